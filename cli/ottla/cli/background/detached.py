@@ -124,8 +124,8 @@ def _report(writer: int, text: str) -> None:
 
 
 def _wait_for_report(reader: int, name: str) -> str:
-    """Return the complete report of the background process that it is ready, or an empty string if
-    the process ended without a report."""
+    """Wait for the report of a background process, and return it. Returns an empty string if the
+    process ended without a complete report."""
     began_at = time.monotonic()
     parts = []
     while True:

@@ -55,8 +55,8 @@ class NodeSettings(NamedTuple):
 
 
 def read_settings(arguments: argparse.Namespace) -> NodeSettings:
-    """Read a node's settings file and the option `--set`, and return both together. Raises
-    ConfigError if either is invalid."""
+    """Read a node's settings file and the settings of the option `--set`, and return both. Raises
+    ConfigError if a setting is invalid."""
     from ottla.node.local.private_files_driver import restrict_umask
     from ottla.node.properties import parse_properties
 

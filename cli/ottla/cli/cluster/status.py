@@ -1,4 +1,4 @@
-"""`ottla status`: shows the health of the cluster, and the reasons if it is unhealthy."""
+"""`ottla status`: shows the health of the cluster, and the reasons if the cluster is unhealthy."""
 
 import argparse
 from collections.abc import Awaitable, Callable, Iterable

@@ -89,8 +89,8 @@ def show_results(
 
 
 def recovery_of(found: dict[str, Any]) -> Milliseconds | None:
-    """Return the time that the cluster took to recover in a Jepsen run, from the run's results, or
-    None if they contain none."""
+    """Return the time, in milliseconds, in which the cluster recovered in a Jepsen run. Returns
+    None if the results of the run have no recovery time."""
     seconds = found["figures"].get("recovery_p99_s")
     return None if seconds is None else Milliseconds(1_000 * seconds)
 

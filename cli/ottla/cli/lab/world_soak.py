@@ -122,8 +122,7 @@ class _Watch:
         self._written = time.monotonic()
 
     def look(self, soak: "Soak") -> None:
-        """Return the time, in milliseconds, that the cluster took to recover in a Jepsen run.
-        Returns None if the run's results have no recovery time."""
+        """Draw the progress of the simulator's search for failures."""
         if is_watched():
             self._draw(soak)
         if time.monotonic() - self._written >= WRITE_SECONDS:

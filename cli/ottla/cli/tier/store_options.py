@@ -63,7 +63,8 @@ HIDDEN = (
 
 
 class Bucket(NamedTuple):
-    """An open object store, and the id of the cluster that owns its prefix."""
+    """An open object store, and the id of the cluster to which its prefix (directory in the bucket)
+    belongs."""
 
     store: ObjectStore
     cluster_id: str

@@ -56,8 +56,8 @@ class PlainRoute(NamedTuple):
     """Batch to which the next records of a topic are appended directly if they have neither key nor
     headers.
 
-    The route ends when the batch reaches `limit_bytes`. A partition is then chosen again for the
-    next record.
+    The route ends when the batch reaches `limit_bytes`. A new partition is then chosen for the next
+    record.
     """
 
     batch: ProducerBatch
@@ -77,11 +77,8 @@ class Accumulator:
     def __init__(self, config: ProducerConfig, *, ends_at_failure: bool = False) -> None:
         self.identity: ProducerIdentity | None = None
         self.ended_by: RefusedError | None = None
-        """Batch to which the next records of a topic are appended directly if they have neither key
-        nor headers.
-
-        The route ends when the batch reaches `limit_bytes`. A new partition is then chosen for the
-        next record."""
+        """First failure of a batch, set only if the producer was opened with `ends_at_failure`.
+        None before the first failure."""
         self.refusal: RefusedError | None = None
         """Error that `send` currently raises for new records, or None if new records are
         accepted."""

@@ -22,8 +22,8 @@ class ClientKind(Enum):
 
 
 UNKNOWN_NODE = "-1"
-"""Label in metrics for a broker whose address is a bootstrap address and is not in the metadata.
-The Java client uses -1, -2 and so on."""
+"""Label in metrics for a broker whose address is a bootstrap address that the metadata does not
+contain. The Java client uses -1, -2 and so on."""
 
 
 def extent(name: str, of: AverageAndMax, labels: Labels = ()) -> Iterator[MetricPoint]:

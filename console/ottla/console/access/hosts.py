@@ -38,8 +38,8 @@ class HostNames:
         return self.has_all or host in self.exact or _without_port(host) in self.any_port
 
     def is_own_origin(self, origin: str, host: str) -> bool:
-        """Return whether the value of an `Origin` header names the console itself, for a request
-        with this `Host` header."""
+        """Return whether the value of an `Origin` header names the console itself. `host` is the
+        `Host` header of the same request."""
         try:
             netloc = urlsplit(origin).netloc.lower()
         except ValueError:

@@ -34,8 +34,8 @@ HISTORIES_MAX = 4
 """Maximum number of admin clients whose metrics over time are stored. Above it, the history of the
 client that was used longest ago is deleted."""
 BYTES_IN, BYTES_OUT = "topics.bytes.in", "topics.bytes.out"
-"""Names of two metrics of each broker that the console computes: the bytes that clients wrote to
-the broker's topics, and the bytes that they read."""
+"""Names of two metrics that the console computes for each broker: bytes that clients wrote to the
+broker's topics, and bytes that clients read."""
 _SAMPLES: WeakKeyDictionary[Admin, _Samples] = WeakKeyDictionary()
 
 

@@ -1,5 +1,5 @@
-"""Derives the directories, voters and first metadata records of a node before it is formatted, from
-its settings and the options of 'ottla storage format'. This module writes nothing."""
+"""Derives the directories, voters and first metadata records of a node from its settings and the
+options of 'ottla storage format'. This module writes nothing."""
 
 import argparse
 from collections.abc import Mapping

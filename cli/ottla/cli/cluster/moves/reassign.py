@@ -1,5 +1,5 @@
-"""`ottla topic reassign`: plans moves of replicas to other brokers, shows them, then starts,
-watches or cancels them.
+"""`ottla topic reassign`: plans moves of replicas to other brokers, shows the plan, then starts,
+watches or cancels the moves.
 
 Moves between directories of one broker are in `directory_moves`.
 """

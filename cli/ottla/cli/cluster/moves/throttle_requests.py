@@ -1,4 +1,4 @@
-"""Sends the requests that set the throttles of replica moves in the cluster and remove them."""
+"""Sends the requests that set and remove the throttles of replica moves."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

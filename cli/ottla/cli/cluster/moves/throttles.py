@@ -74,8 +74,8 @@ class UnneededThrottles:
 
 
 def rate_of(option: str, text: str) -> int:
-    """Parse a rate such as 20M or 20Mi, which is the value of the option `option`. Returns bytes
-    per second.
+    """Parse a rate such as 20M or 20Mi, and return it in bytes per second. `option` is the name of
+    the option in errors.
 
     Raises ConfigError if the text is not a rate of at least 1.
     """

@@ -31,7 +31,7 @@ class CombinedConfig:
 
     @property
     def node_id(self) -> NodeId:
-        """Node id, which the broker and the controller of this process share."""
+        """Node id of this process, which is the same for the broker and the controller."""
         return self.broker.node_id
 
     @property

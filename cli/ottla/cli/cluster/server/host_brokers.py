@@ -209,7 +209,8 @@ def _ports(broker: HostBroker) -> Iterator[tuple[int, str]]:
 
 
 def _replica_count(directory: Path) -> int:
-    """Return the number of partition logs in a broker's log directory; 0 if it cannot be read."""
+    """Return the number of partition logs in a broker's log directory, or 0 if the directory cannot
+    be read."""
     try:
         names = [entry.name for entry in os.scandir(directory) if entry.is_dir()]
     except OSError:

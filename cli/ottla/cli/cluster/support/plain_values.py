@@ -11,7 +11,7 @@ from ottla.client.admin_parts.admin_configs import ConfigEntry
 
 HIDDEN = "(hidden)"
 SECRET_WORDS = ("password", "secret", "jaas", "token", "credential", "private")
-"""Words that mark a setting's value as possibly secret if the setting's key contains one of them.
+"""Words that mark the value of a setting as possibly secret, if they occur in the setting's key.
 Settings that are declared secret need no such word."""
 
 

@@ -1,4 +1,4 @@
-"""`ottla quorum log`: prints the changes of the metadata as text, as they are committed."""
+"""`ottla quorum log`: prints changes of the metadata as text, as soon as they are committed."""
 
 import argparse
 from datetime import UTC, datetime
