@@ -229,7 +229,8 @@ def listening_ports(given: str | None = None) -> range:
     """Return a range of ports for listeners of local nodes, below the ports that the kernel uses
     for outgoing connections. The range is empty if it would be too small.
 
-    `given` is the text of net.ipv4.ip_local_port_range (default: the text on this machine).
+    `given` is the kernel's setting net.ipv4.ip_local_port_range as text (default: the setting of
+    this machine).
     """
     if given is None:
         try:

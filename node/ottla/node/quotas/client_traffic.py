@@ -43,7 +43,7 @@ class ClientTraffic:
 
     @property
     def counts(self) -> Mapping[tuple[str, str], ClientCounts]:
-        """Counts of each client, by user and client id."""
+        """Counts of requests, bytes and processing time of each client, by user and client id."""
         return self._counts
 
     def watch(self, for_ms: int, now_ms: int) -> None:

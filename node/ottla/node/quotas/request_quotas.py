@@ -283,7 +283,7 @@ class RequestQuotas:
         self._decide_activity()
 
     def watch(self, for_ms: int) -> None:
-        """Count the requests of all clients for some milliseconds from now."""
+        """Count the requests of all clients for `for_ms` milliseconds from now."""
         self.traffic.watch(for_ms, self.now_ms())
         self.is_active = True
 

@@ -85,8 +85,8 @@ class SegmentRemover:
         """Remove segments that exceed retention or are below the log start offset. Returns the
         number of removed segments.
 
-        Returns 0 while the log is being truncated or compacted, or is new. The next retention check
-        removes the segments.
+        Returns 0 while the log is being truncated or compacted, or is new. In these cases, the next
+        retention check removes the segments.
         """
         state = self._state
         self._health.check_online()

@@ -103,8 +103,8 @@ class DirectoryContents:
     unopened: dict[tuple[TopicPartition, UUID], str]
     """Corrupt logs of the log directory whose topic id is known, each with the reason."""
     unnamed: list[TopicPartition]
-    """Partitions whose log in this log directory has records but no topic id. Their directories
-    were renamed to `-stray`."""
+    """Partitions whose log in this log directory has records but no topic id. Each log is offline,
+    or its directory was renamed to `-stray`."""
     cut_bytes: dict[TopicPartition, int]
     """Number of bytes that recovery removed from the end of each log, because they were parts of
     incomplete records."""
