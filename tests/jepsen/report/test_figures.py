@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
@@ -21,6 +21,7 @@ from ottla.jepsen.report.figures import (
 )
 from ottla.jepsen.report.markup import Markup
 from ottla.jepsen.report.page import DARK, LIGHT
+from tests.jepsen.search_length import IS_FULL
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -126,22 +127,31 @@ def test_what_recovery_counts_stands_beside_the_picture_it_is_read_from(
 LONG = "a-name-of-a-node-or-a-fault-that-is-very-long"
 
 
-@pytest.mark.parametrize(
-    "faults",
-    [
-        [],
-        [Fault(f"{i}-{LONG}", i * 10**8, i * 10**8 + 10**7, ("b1",)) for i in range(40)],
-        [Fault("kill", i * 10**8, i * 10**8 + 10**7, (f"{i}-{LONG}",)) for i in range(40)],
+FAULTS: dict[str, list[Fault]] = {
+    "no faults": [],
+    "many kinds of fault": [
+        Fault(f"{i}-{LONG}", i * 10**8, i * 10**8 + 10**7, ("b1",)) for i in range(40)
     ],
-    ids=["no faults", "many kinds of fault", "many nodes"],
+    "many nodes": [
+        Fault("kill", i * 10**8, i * 10**8 + 10**7, (f"{i}-{LONG}",)) for i in range(40)
+    ],
+}
+PICTURES = (
+    list(product(FAULTS, (1.0, 40_000.0)))
+    if IS_FULL
+    else [("no faults", 40_000.0), ("many kinds of fault", 1.0), ("many nodes", 40_000.0)]
 )
-@pytest.mark.parametrize("seconds", [1.0, 40_000.0])
+"""Faults of a run and its length in seconds. Each picture costs three seconds of CPU."""
+
+
+@pytest.mark.parametrize(("name", "seconds"), PICTURES)
 def test_labels_do_not_overlap_and_are_within_the_picture(
     queue_run: Callable[..., History],
-    faults: Sequence[Fault],
+    name: str,
     seconds: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    faults = FAULTS[name]
     scale = seconds / 5
     spread = [
         replace(one, start_ns=int(one.start_ns * scale), end_ns=int(one.end_ns * scale))

