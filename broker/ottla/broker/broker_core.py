@@ -123,8 +123,8 @@ class CoordinatorPorts(NamedTuple):
     has received its marker."""
     cancel_markers: Callable[[int], None]
     """Function that stops the writing of transaction markers for one partition of
-    `__transaction_state`, given its index. It is called when this broker no longer coordinates the
-    partition."""
+    `__transaction_state`. Its argument is the partition's index. It is called when this broker no
+    longer coordinates the partition."""
     end_offsets: EndOffsets = UnknownEndOffsets()
     """Lookup of the end offsets of any partition in the cluster, from which the lags of share
     groups are computed."""
@@ -213,8 +213,8 @@ class BrokerCore:
         return lambda quota_type: CustomLimits(quota_type, callback, self.errors)
 
     def open_replicas(self, ports: ReplicaPorts) -> None:
-        """Build the replica manager, its request handlers and the delivery to share groups. They
-        use disks, other brokers and the controller only through the given ports."""
+        """Build the replica manager, its request handlers and the delivery to share groups. `ports`
+        is their only access to disks, other brokers and the controller."""
         self.replicas = ReplicaManager(
             self.config,
             table=self.table,
@@ -276,7 +276,8 @@ class BrokerCore:
             coordinator.on_led(partition)
 
     def open_coordinators(self, ports: CoordinatorPorts) -> None:
-        """Build the coordinators of groups, share partitions and transactions on the given ports.
+        """Build the coordinators of groups, share partitions and transactions. `ports` sends their
+        requests to other brokers.
 
         The coordinators append to the partitions of `table`. Requests that must wait are stored in
         the purgatory. If a coordinator has no `CoordinatorDriver`, the caller must call its methods
@@ -431,8 +432,8 @@ def register_metadata_apis(
     followed: Callable[[], MetadataImage],
     now_ms: Callable[[], int],
 ) -> None:
-    """Register the APIs that need no partition on this broker: those answered from the metadata or
-    by the controller, and FindCoordinator."""
+    """Register FindCoordinator, and the APIs that are answered from the metadata or by the
+    controller. These APIs need no partition on this broker."""
     register_cluster_apis(
         dispatcher,
         config=config,

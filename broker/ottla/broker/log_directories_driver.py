@@ -83,8 +83,7 @@ class LogDirectories:
             self._replicas.retry()
 
     async def _wait_until_placed(self, at: TopicPartition, directory_id: UUID) -> None:
-        """Wait until the metadata names the given log directory for a replica of this broker
-        (KIP-858)."""
+        """Wait until the metadata names a log directory for a replica of this broker (KIP-858)."""
         while not self._replicas.is_placed(at, directory_id):
             await trio.sleep(PLACED_POLL_S)
 

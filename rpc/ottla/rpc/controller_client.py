@@ -211,8 +211,9 @@ class ControllerClient:
         node_id: NodeId,
         left_ms: int,
     ) -> Response:
-        """Call one node and return its response. Gives up when another node becomes the known
-        leader, because the called node may be paused. `left_ms` is the time until the deadline."""
+        """Call one node and return its response. Ends the attempt when another node becomes the
+        known leader, because the called node may be paused. `left_ms` is the time in milliseconds
+        until the deadline."""
         answer: Response | None = None
         refusal = RefusedError(ErrorCode.REQUEST_TIMED_OUT, "another controller leads by now")
         async with trio.open_nursery() as nursery:

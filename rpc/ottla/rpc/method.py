@@ -20,9 +20,8 @@ Response = TypeVar("Response", bound=Message)
 
 
 REQUEST_BYTES_MAX = 64 * KIB
-"""Maximum size in bytes of a request between nodes, unless its method has another limit. Requests
-of methods without such a limit are short. With a larger limit, an unauthenticated peer could occupy
-more memory."""
+"""Default maximum size in bytes of a request between nodes. Requests of methods without another
+limit are short. With a larger limit, an unauthenticated peer could occupy more memory."""
 
 CALLS_MAX = 1_024
 """Default maximum number of concurrent calls of one gRPC method. A smaller limit would refuse long

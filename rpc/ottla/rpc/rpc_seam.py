@@ -45,7 +45,7 @@ class Rpc(Protocol):
         caller_host: Callable[[str], str] = host_of,
     ) -> int:
         """Serve the methods of `handlers` at an address. Returns the port, which the system chooses
-        if the given port is 0.
+        if `port` is 0.
 
         With `tls`, callers must present certificates. `caller_host` derives the host of a caller
         from gRPC's description of its connection. Raises ConfigError if the address is in use.

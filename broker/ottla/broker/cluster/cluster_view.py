@@ -62,7 +62,7 @@ class ClusterView:
 
     def contacts(self) -> list[BrokerAddress]:
         """Return the brokers that a client may contact: the live brokers with an endpoint on its
-        listener, or this broker if there are none.
+        listener. If no live broker has such an endpoint, return this broker.
 
         If every broker is fenced (all brokers are stopping, or no controller answers), this broker
         is returned, although it leads no partition. Otherwise librdkafka (2.13, 2.16) drops all

@@ -128,7 +128,7 @@ def _described(
     view: ClusterView, topic: Topic, first: int, limit: int, pace: StepPace
 ) -> Steps[tuple[DescribeTopicPartitionsResponseTopic, int | None]]:
     """Describe up to `limit` partitions of a topic, beginning at partition index `first`. Also
-    returns the index of the next partition, or None if there is none."""
+    returns the index of the next partition, or None after the last partition."""
     end = min(first + limit, len(topic.partitions))
     partitions = []
     for index in range(first, end):

@@ -79,7 +79,7 @@ class MetadataChangesApi:
         self, context: RequestContext, request: DescribeMetadataChangesRequest
     ) -> Message:
         """Answer the request with the entries of the metadata log from the requested offset on. If
-        there are none yet, wait for the next entry."""
+        no such entry exists yet, wait for the next one."""
         log = self._log
         offset = Offset(request.start_offset)
         if offset == LATEST:

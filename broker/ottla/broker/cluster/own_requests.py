@@ -45,8 +45,8 @@ class OwnRequests:
     def guarded(
         self, handler: Callable[[RequestContext, Q], HandlerResult]
     ) -> Callable[[RequestContext, Q], HandlerResult]:
-        """Return a handler that checks the access rule for Ottla's own APIs before it calls the
-        given handler.
+        """Return a handler that checks the access rule for Ottla's own APIs before it calls
+        `handler`.
 
         A request that carries permissions is not checked, since the authorizer has checked it
         already.

@@ -28,7 +28,7 @@ class TieredCreation:
 
     def __init__(self, refusal: Callable[[], Awaitable[str]]) -> None:
         """Create the check. `refusal` returns the reason for which the store refuses this broker,
-        or an empty text if it does not."""
+        or an empty text if the store accepts it."""
         self._refusal = refusal
 
     def wrap_handlers(self, dispatcher: Dispatcher) -> None:

@@ -1,7 +1,7 @@
 """Backlog of a coordinator's shard: work that takes longer than one event-loop iteration, done in
 steps. Pure.
 
-Each task is a generator. One step runs a task to its next yield, which takes some milliseconds.
+Each task is a generator. One step runs a task to its next yield, which takes a few milliseconds.
 Tasks take turns, so a small task does not wait for a large one. Requests are served between two
 steps, so a value that was read before a yield may have changed after it.
 """

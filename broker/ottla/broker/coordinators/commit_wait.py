@@ -1,5 +1,4 @@
-"""Holds back a coordinator's responses until the records that they depend on are committed.
-Pure."""
+"""Delays a coordinator's responses until the records that they depend on are committed. Pure."""
 
 from collections import deque
 from collections.abc import Callable, Sequence

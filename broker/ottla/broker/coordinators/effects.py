@@ -75,7 +75,8 @@ class ShardEffects(Generic[WriteT]):
         self.has_work = False
         """True if the coordinator's shard has unfinished work that runs in steps."""
         self.next_deadline_ms: int | None = None
-        """Monotonic time in milliseconds of the shard's next deadline, or None if it has none."""
+        """Monotonic time in milliseconds of the shard's next deadline, or None if the shard has no
+        deadline."""
 
 
 EventWrite: TypeAlias = list[CoordinatorRecord]

@@ -160,7 +160,7 @@ class FindCoordinatorApi:
         is_refused: Callable[[], bool],
     ) -> None:
         """Send the response when all partitions of the coordinators' topic have leaders and this
-        broker has opened the logs of those that it leads, or at the deadline.
+        broker has opened the logs of the partitions that it leads, or at the deadline.
 
         A coordinator whose log is not open yet would return COORDINATOR_LOAD_IN_PROGRESS, which
         admin clients report to their users.

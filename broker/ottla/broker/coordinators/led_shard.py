@@ -83,7 +83,7 @@ class LedShard(Generic[ShardT, WriteT]):
         self.is_active = False
         """True once the shard's log has been replayed and the shard serves requests."""
         self.failure: str | None = None
-        """Reason why the shard's log cannot be replayed, or None if there is none."""
+        """Reason why the shard's log cannot be replayed, or None if no replay has failed."""
         self.is_due = False
         """True while writes of this coordinator shard wait to be appended at the end of the
         event-loop iteration."""

@@ -59,7 +59,7 @@ class ShardPorts(Protocol[WriteOfPortsT]):
 
 def perform(effects: ShardEffects[WriteT], ports: ShardPorts[WriteT]) -> None:
     """Perform the effects of one event on a coordinator's shard (records, responses, deadlines)
-    through the given ports."""
+    through `ports`."""
     for responder, answer in effects.answers:
         ports.answer(responder, answer)
     if effects.writes or effects.committed_answers:

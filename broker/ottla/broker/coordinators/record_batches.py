@@ -26,8 +26,8 @@ def batches_of(
     """Encode the records of a coordinator's events in as few record batches as possible, each of at
     most `bytes_max`. Returns the batches as one byte string.
 
-    An event is split only if it alone exceeds the size of a batch. If `producer` (id and epoch) is
-    given, the batches belong to its transaction.
+    An event is split only if it exceeds the maximum size of a batch. `producer` (id and epoch) is
+    the producer of the transaction to which the batches belong, or None.
     """
     done: list[bytes] = []
     build = BatchBuilder.build if producer is None else partial(_build_of, producer=producer)

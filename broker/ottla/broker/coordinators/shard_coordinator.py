@@ -526,7 +526,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         self, led: LedShard[ShardT, WriteT], writes: Sequence[list[CoordinatorRecord]]
     ) -> Offset:
         """Append writes to the log of a coordinator shard. Returns their end offset, or the log end
-        offset if there are none.
+        offset if `writes` is empty.
 
         Raises RefusedError, with the error code for clients, if the append failed. The shard is
         then dropped or loaded again.

@@ -77,7 +77,7 @@ SETTLED_STATES = frozenset((2, 4))
 
 
 def settled_count(batches: Iterable[StateBatch]) -> int:
-    """Return the number of records that are acknowledged or archived in the given state batches."""
+    """Return the number of records in state batches that are acknowledged or archived."""
     return sum(
         batch.last_offset - batch.first_offset + 1
         for batch in batches

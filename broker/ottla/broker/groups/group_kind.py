@@ -48,7 +48,7 @@ class GroupKind(ABC, Generic[GroupT]):
     # ---- groups
 
     def find(self, group_id: str) -> GroupT | None:
-        """Return the group of this kind with the given id, or None if there is none."""
+        """Return the group of this kind with an id, or None if this kind has no such group."""
         group = self._groups.get(group_id)
         return cast(GroupT, group) if group is not None and group.type == self.type else None
 

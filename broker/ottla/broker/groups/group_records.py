@@ -207,8 +207,8 @@ def lasting_offset_value(
 def lasting_value(
     offset: int, leader_epoch: int, metadata: str, commit_timestamp_ms: int, tags: bytes
 ) -> bytes:
-    """Return the encoded record value of a committed offset with the given tagged fields, and
-    without an explicit expiry time."""
+    """Return the encoded record value of a committed offset without an explicit expiry time. `tags`
+    are its encoded tagged fields."""
     if not metadata:
         return (
             _value_without_metadata(OFFSET_VERSION, offset, leader_epoch, 1, commit_timestamp_ms)

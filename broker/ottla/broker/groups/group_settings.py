@@ -84,7 +84,7 @@ class SettingsOfGroups:
         parsed."""
 
     def of(self, image: MetadataImage, group_id: str) -> GroupSettings:
-        """Return the effective settings of a group, given the current metadata image."""
+        """Return the effective settings of a group. `image` is the current metadata image."""
         if image is not self._image:
             self._apply(image)
         texts = image.config(GROUP_RESOURCE, group_id)

@@ -22,8 +22,8 @@ from ottla.storage.log.log import Log
 
 RANGES_PER_PARTITION_MAX = 8
 """Maximum number of file ranges of one partition that are loaded into the page cache at the same
-time. A smaller value makes readers at different positions wait for each other. A larger value lets
-one client keep a disk busy with ranges that it never reads."""
+time. With a smaller value, readers at different positions wait for each other. With a larger value,
+one client can keep a disk busy with ranges that it never reads."""
 
 AHEAD_BYTES = 2 << 20
 """Number of bytes of a log file that are loaded in advance for a client that reads sequentially.

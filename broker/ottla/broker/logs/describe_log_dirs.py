@@ -58,7 +58,7 @@ class DescribedLogs(Protocol[D]):
         ...
 
     def in_directory(self, directory: D) -> Iterator[tuple[TopicPartition, Log]]:
-        """Yield every partition whose current log is in the given log directory, with that log."""
+        """Yield every partition whose current log is in `directory`, with that log."""
         ...
 
     def moving_into(self, directory: D) -> Iterator[tuple[TopicPartition, int, int]]:

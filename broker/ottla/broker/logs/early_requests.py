@@ -21,16 +21,17 @@ retry while a disk is busy. A longer time delays the next requests of the connec
 
 LOOKED_AT_MAX = 5_000
 """Maximum number of topics and partitions in one request that are checked for logs that are not
-open yet. A larger value lets a client block the event loop with one request. With a smaller value,
-partitions of a large request may be refused although their logs would soon have been open."""
+open yet. With a larger value, a client can block the event loop longer with one request. With a
+smaller value, partitions of a large request may be refused although their logs would soon have been
+open."""
 
 Handle = Callable[[RequestContext, Any], HandlerResult]
 Named = Iterable[tuple[str, UUID, Iterable[int]]]
 """Topics that a request names: topic name, topic id (or the zero id), and partition indexes."""
 
 UntilDone = Callable[[Collection[TopicPartition], float], Awaitable[None]]
-"""Function that waits until the logs of the given partitions are open, or until the given number of
-seconds has passed."""
+"""Function that waits until the logs of some partitions are open, or until a timeout. Its arguments
+are the partitions and the timeout in seconds."""
 
 
 class EarlyRequests:

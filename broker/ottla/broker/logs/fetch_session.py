@@ -362,8 +362,8 @@ class FetchSessionCache:
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the fetch session epoch that follows a given one. The largest is followed by 1, since
-    0 opens a session."""
+    """Return the next fetch session epoch. The largest epoch is followed by 1, since 0 opens a
+    session."""
     return 1 if epoch == INT32_MAX else epoch + 1
 
 

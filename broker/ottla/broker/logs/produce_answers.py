@@ -65,8 +65,8 @@ def accepted_answer(index: int, info: AppendInfo) -> PartitionProduceResponse:
 def topic_answer(
     topic: TopicProduceData, answers: list[PartitionProduceResponse]
 ) -> TopicProduceResponse:
-    """Return the part of a Produce response for a topic, which contains the given partition
-    responses."""
+    """Return the part of a Produce response for a topic, which contains the partition responses in
+    `answers`."""
     answer = TopicProduceResponse.__new__(TopicProduceResponse)
     answer.name = topic.name
     answer.topic_id = topic.topic_id

@@ -235,7 +235,7 @@ class VerificationQueue:
 
 
 def request_of(verifications: Iterable[TransactionVerification]) -> AddPartitionsToTxnRequest:
-    """Return one request to a transaction coordinator for all given verifications. Verifications
+    """Return one request to a transaction coordinator for all of `verifications`. Verifications
     with the same transactional id must have the same subject (producer id and operation)."""
     together: dict[str, list[TransactionVerification]] = {}
     for verification in verifications:

@@ -43,7 +43,7 @@ RETRY_BACKOFF_MS_MAX = 30_000
 waiting, such as corrupt records or a failed disk."""
 
 NEVER_MS = 1 << 53
-"""Time in milliseconds that stands for never, because no clock reaches it."""
+"""Time in milliseconds that means never, because no clock reaches it."""
 
 NEAR_READ_MS = 30_000
 """Duration in milliseconds, after a consumer has read from this follower, in which the follower's

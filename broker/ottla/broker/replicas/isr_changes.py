@@ -73,7 +73,7 @@ already made. Only the metadata then shows the result."""
 
 
 def outcome_of(code: int) -> ChangeOutcome:
-    """Return the outcome of an ISR change, given the error code for its partition in the
+    """Return the outcome of an ISR change. `code` is the error code for its partition in the
     controller's response."""
     if code == ErrorCode.NONE:
         return ChangeOutcome.APPLIED

@@ -151,7 +151,7 @@ class IsrKeeper:
     # ---- requests
 
     def changes(self, now_ms: int) -> Changes:
-        """Return the ISR changes to send now. Changes without a response come first, then new
+        """Return the ISR changes to send now: first the changes without a response, then the new
         changes."""
         for partition, change in list(self._unanswered.items()):
             if partition.pending_change is not change:
@@ -164,7 +164,7 @@ class IsrKeeper:
         return dict(list(self._unanswered.items())[:CHANGES_PER_REQUEST_MAX])
 
     def request(self, changes: Changes) -> pb.AlterPartitionRequest:
-        """Return one AlterPartition request for all given ISR changes."""
+        """Return one AlterPartition request for all of `changes`."""
         return request_of(self._node_id, self._broker_epoch(), changes.values())
 
     def pause_ms(self, now_ms: int) -> int:

@@ -90,8 +90,8 @@ class LogWork:
             self._is_done = trio.Event()
 
     def start_delayed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Start the delayed steps of disk work of the given partitions now, because a caller waits
-        for them."""
+        """Start the delayed steps of disk work of these partitions now, because a caller waits for
+        them."""
         later = self._later
         if not later:
             return
@@ -106,7 +106,7 @@ class LogWork:
         return partition in self._steps
 
     async def yield_to_loop(self) -> None:
-        """Let other tasks run for one iteration of the event loop."""
+        """Yield to other tasks for one iteration of the event loop."""
         await trio.lowlevel.checkpoint()
 
     async def wait_done(self) -> None:
@@ -114,8 +114,8 @@ class LogWork:
         await self._is_done.wait()
 
     async def until_done(self, partitions: Iterable[TopicPartition], timeout_s: float) -> None:
-        """Wait until no steps of disk work for the given partitions are left, or until the timeout
-        in seconds."""
+        """Wait until these partitions have no steps of disk work left, or until the timeout in
+        seconds."""
         waiting = [partition for partition in partitions if partition in self._steps]
         self.start_delayed(waiting)
         with trio.move_on_after(timeout_s):

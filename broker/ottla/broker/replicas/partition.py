@@ -542,7 +542,7 @@ class Partition:
 
         The high watermark also waits for a caught-up replica that is about to join the ISR.
         Otherwise, that replica could permanently be behind the high watermark, and the strict rule
-        of KIP-966 would never let it join.
+        of KIP-966 would prevent it from joining.
         """
         log = self.log
         if log is None or len(self.isr) < self.min_isr_count:

@@ -73,8 +73,8 @@ class PartitionTable:
         return partition
 
     def find_by_id(self, topic_id: UUID, index: int) -> Partition:
-        """Return a partition, given its topic id, that has a replica on this broker. Otherwise,
-        raise RefusedError with the error code that follows from the metadata image."""
+        """Return the partition with a topic id and an index, if it has a replica on this broker.
+        Otherwise, raise RefusedError with the error code that follows from the metadata image."""
         indexed = self.by_id.get(topic_id)
         partition = None if indexed is None else indexed.get(index)
         if partition is None:

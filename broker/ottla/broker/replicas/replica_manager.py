@@ -258,8 +258,8 @@ class ReplicaManager:
         self._work.add(_name_of(partition), take_back)
 
     def _follow(self, partition: Partition) -> None:
-        """Start to fetch a partition from its leader, unless this broker leads it. The partition
-        must have a log."""
+        """Start to fetch a partition from its leader. Has no effect if this broker leads the
+        partition. The partition must have a log."""
         if not partition.is_leader:
             self._fetchers.follow(partition)
 
@@ -408,8 +408,8 @@ class ReplicaManager:
             self._report_placement(partition, state)
 
     def _attach(self, partition: Partition, log: Log) -> None:
-        """Attach a log to a partition under the topic's current settings, and let the partition
-        lead or follow."""
+        """Attach a log to a partition under the topic's current settings. The partition then begins
+        to lead or follow."""
         if log.failure is not None:  # Its directory failed while the log was detached.
             partition.fail(log.failure)
             return

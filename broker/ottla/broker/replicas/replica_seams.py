@@ -107,13 +107,13 @@ class DiskWork(Protocol):
         ...
 
     def start_delayed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Start the delayed steps of disk work of the given partitions now, because a caller waits
-        for them."""
+        """Start the delayed steps of disk work of these partitions now, because a caller waits for
+        them."""
         ...
 
     async def until_done(self, partitions: Iterable[TopicPartition], timeout_s: float) -> None:
-        """Wait until no steps of disk work for the given partitions are left, or until the timeout
-        in seconds."""
+        """Wait until these partitions have no steps of disk work left, or until the timeout in
+        seconds."""
         ...
 
     def has_steps(self, partition: TopicPartition) -> bool:
@@ -121,5 +121,5 @@ class DiskWork(Protocol):
         ...
 
     async def yield_to_loop(self) -> None:
-        """Let other tasks run for one iteration of the event loop."""
+        """Yield to other tasks for one iteration of the event loop."""
         ...

@@ -87,7 +87,8 @@ class PersisterCall:
         """Monotonic time in milliseconds of the call's first attempt."""
 
     def ask(self, persister: SharePersister, on_done: Callable[[Any], None]) -> None:
-        """Make this call (such as a read of a state) through the given share persister."""
+        """Make this call (such as a read of a state) through `persister`. The result is passed to
+        `on_done`."""
         getattr(persister, self.kind.name)(self.key, **self.fields, on_done=on_done)
 
     def failed(self, code: ErrorCode) -> Any:
@@ -128,7 +129,7 @@ class CallOrder:
 
     def end(self, call: PersisterCall) -> PersisterCall | None:
         """Remove the answered call of a share partition. Returns the next call for the same share
-        partition, or None if there is none."""
+        partition, or None if no call is queued."""
         self.count -= 1
         calls = self._by_key[call.key]
         assert calls[0] is call
@@ -181,19 +182,18 @@ class CallKind:
     name: str
     response: type[Message]
     request: Callable[[str, Sequence[PersisterCall]], Message]
-    """Function that returns one request to a share coordinator with several calls for the same
-    group, given the group id and the calls."""
+    """Function that returns one request to a share coordinator. Its arguments are the group id, and
+    the calls for this group."""
     answer: Callable[[Any], Any]
-    """Function that returns the answer to a share persister call, given the response's entry for
-    its partition."""
+    """Function that converts a share partition's entry in a response to the answer of the
+    persister's call."""
     failed: Callable[[ErrorCode], Any]
-    """Function that returns an answer to a share persister call that contains only the given error
-    code."""
+    """Function that returns an answer to a share persister call with only an error code."""
 
 
 def request_of(calls: Sequence[PersisterCall]) -> Message:
-    """Return the request to a share coordinator that contains the given calls, all of one kind and
-    group."""
+    """Return the request to a share coordinator that contains `calls`. All calls must have the same
+    kind and group."""
     return calls[0].kind.request(calls[0].key.group_id, calls)
 
 

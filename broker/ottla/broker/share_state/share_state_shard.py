@@ -104,8 +104,9 @@ class ShareStateShard:
     ) -> None:
         """Create a shard of the share coordinator without states.
 
-        `has_partition` returns whether the metadata contains a partition of a topic, given the
-        topic's id and the index. `record_bytes_max` returns the maximum size of a record in bytes.
+        `has_partition` returns whether the metadata contains a partition. Its arguments are the
+        topic's id and the partition index. `record_bytes_max` returns the maximum size of a record
+        in bytes.
         """
         self._updates_per_snapshot = updates_per_snapshot
         self._idle_snapshot_ms = idle_snapshot_ms

@@ -62,7 +62,7 @@ longer while they are encoded. A smaller value needs more requests."""
 
 BYTES_PER_REQUEST = MIB
 """Size in bytes of a request from which no further dead letter is added to it. A larger letter is
-sent alone."""
+sent in a separate request."""
 
 READ_BYTES = 256 * 1024
 """Bytes of the log that are read at once to copy records into dead letters. A larger value blocks

@@ -63,9 +63,9 @@ class CopiedRecords(NamedTuple):
 
 
 def records_in(data: Buffer, offsets: Sequence[int]) -> CopiedRecords:
-    """Return the records at the given offsets, decoded from the bytes of a log read.
+    """Return the records at `offsets`, decoded from the bytes of a log read.
 
-    `offsets` is sorted, and the read began at the first of them. The last batch in `data` may be
+    `offsets` is sorted, and the read began at the first offset. The last batch in `data` may be
     incomplete.
     """
     found: dict[int, Record] = {}
@@ -121,7 +121,8 @@ class LetterBatch(Generic[Owner]):
 
     def add(self, owner: Owner, letter: DeadLetter, record: Record) -> bool:
         """Add a dead letter to the batch. Returns False if the batch would become too large, or if
-        one of its letters must be sent alone. An empty batch accepts a letter of any size."""
+        one of its letters must be sent in a separate batch. An empty batch accepts a letter of any
+        size."""
         if self.letters:
             size_max = min(BATCH_BYTES_MAX, self.route.bytes_max)
             is_too_large = self.size_bytes + _size_max_of(record) > size_max
@@ -160,8 +161,8 @@ def _size_max_of(record: Record) -> int:
 
 
 def request_of(letter_batches: Iterable[LetterBatch[Owner]], timeout_ms: int) -> ProduceRequest:
-    """Return the Produce request that writes the given batches of dead letters. Each batch must be
-    for a different partition."""
+    """Return the Produce request that writes these batches of dead letters. Each batch must be for
+    a different partition."""
     topics: dict[UUID, TopicProduceData] = {}
     for batch in letter_batches:
         route = batch.route

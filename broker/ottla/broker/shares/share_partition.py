@@ -355,7 +355,8 @@ class SharePartition:
 
         After half of its delivery attempts, a record is acquired without records of other batches.
         Each further attempt acquires half as many records of the batch, so that a record that
-        breaks its consumers is isolated (KIP-932). The last attempt acquires a record alone.
+        breaks its consumers is isolated (KIP-932). In the last attempt, the record is acquired
+        without any other record.
         """
         window, limit, count = self.window, self.rules.delivery_count_limit, 0
         last = batch.last_offset
@@ -411,8 +412,8 @@ class SharePartition:
     # ---- acquisition out of the order of the log
 
     def set_order(self, rules: OrderingRules | None, *, salt: int) -> None:
-        """Deliver further records by the given rules, or in the order of the log if `rules` is
-        None. The log is then read ahead again."""
+        """Deliver further records by `rules`, or in the order of the log if `rules` is None. The
+        log is then read ahead again."""
         self.order = None
         self._available_from = self.window.start_offset
         if rules is not None:
@@ -773,7 +774,8 @@ class SharePartition:
     # ---- figures
 
     def count_in(self, state: DeliveryState) -> int:
-        """Return the number of records in the delivery window that are in a given state."""
+        """Return the number of records in the delivery window that are in the delivery state
+        `state`."""
         return sum(span.size for span in self.window.spans if span.state == state)
 
 

@@ -153,7 +153,7 @@ class MarkerQueues:
     def add(
         self, order: MarkerOrder, partitions: Iterable[TopicPartition], image: MetadataImage
     ) -> None:
-        """Queue the transaction markers of a marker order for the leaders of the given partitions.
+        """Queue the transaction markers of a marker order for the leaders of `partitions`.
         Partitions of a deleted topic count as done."""
         if order.is_cancelled:
             return

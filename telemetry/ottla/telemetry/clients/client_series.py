@@ -310,8 +310,8 @@ def legal_name(name: str) -> str:
 
 
 def label_text(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return labels, given as (name, value), in the form that they have between the braces in
-    Prometheus text."""
+    """Return labels as text between the braces of a row in Prometheus text. `pairs` contains (name,
+    value) of each label."""
     return ",".join([f'{name}="{_escaped(value)}"' for name, value in pairs])
 
 

@@ -305,15 +305,15 @@ class ClientInstances:
         return unreadable
 
     def on_disconnect(self, connection_id: int) -> None:
-        """Delete the clients of a closed connection from the known clients, except those that have
-        moved to another connection."""
+        """Delete the clients of a closed connection from the known clients. Clients that have moved
+        to another connection are kept."""
         for instance_id in self._by_connection.pop(connection_id, ()):
             self._forget(self._instances[instance_id])
 
     def expire(self, now_ms: int) -> None:
         """Delete clients that have been silent for too long, up to `EXPIRED_AT_ONCE_MAX` clients.
 
-        Further clients must be deleted while `next_deadline_ms` is in the past.
+        The caller must call this method again while `next_deadline_ms` is in the past.
         """
         forgotten_count = 0
         while self._alarms and self._alarms[0][0] <= now_ms:

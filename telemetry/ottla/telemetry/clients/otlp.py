@@ -68,8 +68,8 @@ class Point(NamedTuple):
     since the client started."""
     is_monotonic: bool
     attributes: Attributes
-    """Attributes of the data point: first those of its resource (without the labels that the broker
-    adds), then its own."""
+    """Attributes of the data point: first the attributes of its resource (without the labels that
+    the broker adds), then its own attributes."""
     start_ns: int
     """Start of the interval that the data point's value covers, in ns since 1970. 0 if the client
     did not send it."""

@@ -21,8 +21,8 @@ BATCH_PUSHES_MAX = 1_000
 """Maximum number of pushes that an exporter sends in one batch."""
 BATCH_BYTES_MAX = 1 * MIB
 """Maximum size, in bytes, of a batch that an exporter sends. A collector accepts 4 MiB by default.
-A larger push is sent alone. Joining this many bytes blocks the event loop for a fraction of a
-millisecond."""
+A larger push is sent in a separate batch. Joining this many bytes blocks the event loop for a
+fraction of a millisecond."""
 
 logger = logging.getLogger("ottla.telemetry")
 

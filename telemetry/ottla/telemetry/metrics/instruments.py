@@ -82,8 +82,8 @@ class Registry:
         self._collectors: list[Collector] = []
 
     def register(self, collector: Collector) -> None:
-        """Add a collector (a function that yields metric families), whose metrics follow those of
-        all earlier collectors."""
+        """Add a collector (a function that yields metric families). Its metrics follow the metrics
+        of all earlier collectors."""
         self._collectors.append(collector)
 
     def collect(self) -> Iterator[Family | None]:
@@ -105,7 +105,7 @@ class Registry:
         return counter
 
     def counters(self, name: str, help_text: str, label_names: Labels) -> "Counters":
-        """Register and return a new family of counters with the given labels."""
+        """Register and return a new family of counters with the labels `label_names`."""
         counters = Counters()
         family = Family(name, MetricKind.COUNTER, help_text, label_names, ())
         self.register(lambda: iter((family._replace(samples=counters.samples()),)))

@@ -20,7 +20,7 @@ _MBEAN = re.compile(r"(kafka\.[\w.]+):type=([\w-]+)(?:,name=([\w-]+))?(?:,attrib
 
 
 def prometheus_name(mbean: str) -> str:
-    """Return the Prometheus name of an MBean, which is given without labels.
+    """Return the Prometheus name of an MBean. `mbean` is the MBean's name without labels.
 
     An MBean name is `kafka.server:type=ReplicaManager,name=IsrShrinksPerSec` (counters PerSec and
     -total get `_total`). If the number is an attribute of the bean itself, it is

@@ -1,5 +1,5 @@
-"""DrainBroker (Ottla's own, key 20001): the broker gives up all leaderships, and continues to
-follow. Pure.
+"""DrainBroker (Ottla's own, key 20001): the broker transfers all its leaderships to other brokers,
+and continues as a follower. Pure.
 
 The response is sent when the controller has agreed. The operator may then continue at once, for
 example by restarting the machine. A drain lasts until it is undone or the process ends.
@@ -38,8 +38,8 @@ class DrainApi:
         self._broker = broker
 
     async def handle(self, context: RequestContext, request: DrainBrokerRequest) -> Message:
-        """Drain the broker (give up its leaderships) or undo a drain, and answer when the
-        controller has agreed."""
+        """Drain the broker (transfer its leaderships to other brokers) or undo a drain. Answers
+        when the controller has agreed."""
         try:
             await (self._broker.undo_drain() if request.undo else self._broker.drain())
         except RefusedError as error:

@@ -165,8 +165,8 @@ class Lifecycle:
         self.become(BrokerState.RECOVERY)
 
     def on_registered(self, broker_epoch: int) -> None:
-        """Store the broker epoch that the controller has given this incarnation (process run) of
-        the broker."""
+        """Store the broker epoch that the controller has assigned to this incarnation (process run)
+        of the broker."""
         assert self.state is BrokerState.RECOVERY
         assert broker_epoch >= 0
         self.broker_epoch = broker_epoch

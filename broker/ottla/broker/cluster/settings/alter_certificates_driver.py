@@ -41,8 +41,8 @@ from ottla.wire.messages.incremental_alter_configs_response import (
 from ottla.wire.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
 
 CHANGES_MAX = 200
-"""Maximum number of settings in a request that changes the certificates of listeners. A larger
-value lets a client block the event loop longer."""
+"""Maximum number of settings in a request that changes the certificates of listeners. With a larger
+value, a client can block the event loop longer."""
 
 TRIED_WITHIN_S = 10.0
 """Maximum seconds for reading the certificate files that a request names. A change that takes

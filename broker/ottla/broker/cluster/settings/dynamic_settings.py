@@ -103,8 +103,8 @@ class OwnSettingsPublisher:
 
 
 def throttles_of(image: MetadataImage, node_id: NodeId) -> dict[str, float]:
-    """Return the replication throttles that are set for this broker alone, in bytes per second, by
-    their names in DescribeNode responses."""
+    """Return the replication throttles that are set specifically for this broker, in bytes per
+    second. The keys are their names in DescribeNode responses."""
     texts = image.config(BROKER_RESOURCE, str(node_id))
     return {
         f"throttle.{name}": float(texts[key])

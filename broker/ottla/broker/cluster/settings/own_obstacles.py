@@ -67,8 +67,7 @@ class BrokerObstacles:
         return ""
 
     def _check_threads(self, name: str, key: str, text: str | None) -> None:
-        """Raise ConfigError if a changed setting would give the broker too many or too few
-        threads."""
+        """Raise ConfigError if a changed setting would result in too many or too few threads."""
         image = self._image()
         layers: list[Mapping[str, str | None]] = [
             image.config(BROKER_RESOURCE, str(self._node_id)),

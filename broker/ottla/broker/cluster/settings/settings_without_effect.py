@@ -26,7 +26,7 @@ have no effect. The values are the reasons."""
 
 WARNED_MAX = 1_000
 """Maximum number of settings without effect that the broker warns about. A client may store any
-name, so a larger value lets it fill the log."""
+name, so with a larger value it could fill the log."""
 
 logger = logging.getLogger("ottla.broker")
 

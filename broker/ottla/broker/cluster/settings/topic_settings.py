@@ -31,6 +31,7 @@ def topic_defaults_of_image(image: MetadataImage, config: BrokerConfig) -> dict[
 
 
 def topic_config_of(image: MetadataImage, topic: str, defaults: dict[str, str]) -> TopicConfig:
-    """Return the effective settings of a topic, given this broker's defaults for topics."""
+    """Return the effective settings of a topic. `defaults` contains this broker's defaults for
+    topics."""
     texts, _ = allowed_texts(TOPIC_DEFINITIONS, image.config(TOPIC_RESOURCE, topic))
     return TopicConfig.from_texts(texts, defaults)

@@ -121,7 +121,7 @@ class ClassicGroup(CoordinatedGroup):
         self.state_timestamp_ms = wall_ms
 
     def is_in(self, *states: GroupState) -> bool:
-        """Return True if the classic group is in one of the given states."""
+        """Return True if the classic group is in one of `states`."""
         return self.state in states
 
     @property
@@ -261,8 +261,7 @@ class ClassicGroup(CoordinatedGroup):
     # ---- protocols
 
     def supports(self, protocol_type: str, protocols: Sequence[Protocol]) -> bool:
-        """Return True if a member with the given protocols has a protocol in common with the
-        group."""
+        """Return True if a member with these protocols has a protocol in common with the group."""
         if not protocol_type or not protocols:
             return False
         if not self.members:

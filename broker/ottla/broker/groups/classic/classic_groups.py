@@ -122,8 +122,8 @@ class ClassicGroups(GroupKind[ClassicGroup]):
     # ---- requests
 
     def join_first(self, join: Join, now: Instant) -> None:
-        """Handle a JoinGroup request for a group that does not exist. Creates the group, unless the
-        request has a member id."""
+        """Handle a JoinGroup request for a group that does not exist. Creates the group if the
+        request has no member id."""
         request = join.request
         if request.member_id:
             code = ErrorCode.UNKNOWN_MEMBER_ID

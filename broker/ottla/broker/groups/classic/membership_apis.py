@@ -47,7 +47,7 @@ SEVERAL_LEAVE_FROM = 3
 
 LEAVING_AT_ONCE_MAX = 200
 """Maximum number of members of a group that are removed per event-loop iteration. In a group of the
-consumer protocol each removal takes some 50 µs. A larger request is served in steps, each of which
+consumer protocol each removal takes about 50 µs. A larger request is served in steps, each of which
 increments the group's epoch."""
 
 ANSWERED_AT_ONCE_MAX = 2_000

@@ -415,8 +415,8 @@ class Rebalancer:
     def leave(
         self, group: ClassicGroup, identities: Iterable[MemberIdentity], now: Instant
     ) -> list[ErrorCode]:
-        """Remove members from a classic group. Returns an error code for each. A static member may
-        be named by its group.instance.id alone."""
+        """Remove members from a classic group. Returns an error code for each member. A static
+        member may be named only by its group.instance.id."""
         count = len(group.members)
         codes = [self._leave(group, identity) for identity in identities]
         if ErrorCode.NONE in codes:

@@ -74,12 +74,12 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
         self.group_epoch = 0
         self.target_epoch = 0
         self.metadata_hash = 0
-        """Hash of the topics to which the group subscribes; 0 if there are none."""
+        """Hash of the topics to which the group subscribes; 0 if no topic is subscribed."""
         self.members: dict[str, MemberT] = {}
         self.targets: dict[str, Assignment] = {}
         self.target_ms: int | None = None
         """Monotonic time in milliseconds at which this coordinator last computed the group's target
-        assignment, or None if it has not yet."""
+        assignment, or None before the first computation."""
         self._racked_count = 0
         """Number of members of the group that have reported a rack."""
         self._subscribed_topics: frozenset[str] | None = None

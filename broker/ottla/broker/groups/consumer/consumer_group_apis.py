@@ -29,7 +29,7 @@ from ottla.wire.messages.consumer_group_heartbeat_response import ConsumerGroupH
 
 OWNED_COUNT_MAX = 100_000
 """Maximum number of topics and partitions that one group member may list as owned in a heartbeat.
-Reading that many takes some 20 ms."""
+Reading a list of this length takes about 20 ms."""
 
 OWN_MEMBER_ID_FROM = 1
 """First version of ConsumerGroupHeartbeat in which a consumer generates its own member id

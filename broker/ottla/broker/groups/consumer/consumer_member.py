@@ -38,8 +38,8 @@ class MemberState(IntEnum):
     STABLE = 0
     """State of a group member that owns exactly the assignment of its epoch."""
     UNREVOKED_PARTITIONS = 1
-    """State of a group member that must give up partitions. It keeps its epoch until it has revoked
-    them."""
+    """State of a group member that must revoke partitions. The member keeps its epoch until it has
+    revoked them."""
     UNRELEASED_PARTITIONS = 2
     """State of a group member that has entered the epoch of the target assignment, while other
     members still own some of its target partitions."""

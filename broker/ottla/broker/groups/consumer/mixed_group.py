@@ -3,9 +3,9 @@ protocols (online upgrade and downgrade). Pure.
 
 When the first member of the consumer protocol joins a classic group of consumers, the group becomes
 a consumer group. Its members stay, with their partitions. Members of the classic protocol join,
-sync, send heartbeats and leave as before. But none of them is the leader, their generation is the
-epoch of the member, and the coordinator reads the subscriptions in their metadata. When the last
-member of the consumer protocol leaves, the group becomes a classic one.
+sync, send heartbeats and leave as before. However, no member is the leader, the generation of a
+member is its epoch, and the coordinator reads the subscriptions in the members' metadata. When the
+last member of the consumer protocol leaves, the group becomes a classic group.
 `group.consumer.migration.policy` permits either direction.
 """
 
@@ -306,7 +306,7 @@ class MixedGroups:
         self, group: ConsumerGroup, identities: Sequence[MemberIdentity], now: Instant
     ) -> list[ErrorCode]:
         """Remove members of either protocol from a consumer group. An admin client may name a
-        static member by its instance id alone.
+        static member only by its instance id.
 
         Returns an error code for each member. As in Kafka, all members are looked up before the
         first one is removed.

@@ -71,8 +71,8 @@ class RegexReaders:
         return True
 
     def seen(self, topics: frozenset[str]) -> frozenset[str]:
-        """Return the subset of the given topics that every subscriber of the regular expression may
-        see. Topics that were not checked yet are left out."""
+        """Return the subset of `topics` that every subscriber of the regular expression may see.
+        Topics that were not checked yet are left out."""
         if not self._readers:
             return topics
         self._visible &= topics

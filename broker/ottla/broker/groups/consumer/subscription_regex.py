@@ -21,7 +21,7 @@ TopicRegex = NewType("TopicRegex", object)
 
 REGEX_CHARS_MAX = 4_096
 """Maximum number of characters in the regular expression of a subscription. A smaller maximum
-refuses a list of some hundred topic names. With a ten times larger maximum, checking an invalid
+refuses a list of a few hundred topic names. With a ten times larger maximum, checking an invalid
 expression may take a second."""
 
 PROGRAM_BYTES_MAX = 64 << 10

@@ -2,10 +2,10 @@
 
 A group may have tens of thousands of partitions and a thousand members, which takes more than one
 event-loop iteration. The group may change meanwhile. The result has the epoch of the snapshot, and
-is adapted to the group as it is when the computation ends. Members that left are skipped. A member
-that returned under another id gets the target of its old id. A member with a changed subscription
-gets none of the topics that it unsubscribed. All of these changes increment the group's epoch, so
-that the next target corrects the result.
+is adapted to the group's state at the end of the computation. Members that left are skipped. A
+member that returned under another id gets the target of its old id. A member with a changed
+subscription does not get topics that it unsubscribed. All of these changes increment the group's
+epoch, so that the next target corrects the result.
 """
 
 from collections.abc import Iterable

@@ -28,10 +28,10 @@ from ottla.metadata.image import EMPTY, MetadataImage, Topic
 from ottla.model.errors import ErrorCode, RefusedError
 
 SLICE_COST = 1_000_000
-"""Maximum cost of one step that matches topic names with regular expressions. Such a step takes
-some 5 ms at most. The unit is an instruction of an expression, applied to one character of a topic
-name. With a larger value, costly expressions block the event loop longer. With a smaller value,
-even with few topics a member must wait for its partitions until its next heartbeat."""
+"""Maximum cost of one step that matches topic names with regular expressions. A step takes at most
+about 5 ms. The unit is an instruction of an expression, applied to one character of a topic name.
+With a larger value, costly expressions block the event loop longer. With a smaller value, even with
+few topics a member must wait for its partitions until its next heartbeat."""
 
 COMPILE_COST = SLICE_COST // 2
 """Cost of compiling a regular expression again, in the unit of SLICE_COST. A compilation takes one
@@ -197,7 +197,7 @@ class TopicView:
         resolution.news.append(news)
 
     def _work(self, cost: int) -> bool:
-        """Match regular expressions with created and deleted topics, up to a given cost. Returns
+        """Match regular expressions with created and deleted topics, up to the cost `cost`. Returns
         True if an expression's topics changed."""
         is_other = False
         while self.queue and cost > 0:

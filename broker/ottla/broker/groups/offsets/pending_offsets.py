@@ -90,8 +90,8 @@ class PendingOffsets:
         return waiting is not None and (topic, index) in waiting
 
     def find(self, group: str, topic: str, index: int) -> CommittedOffset | None:
-        """Return a group's pending offset of a partition (from an open transaction), or None if
-        there is none."""
+        """Return a group's pending offset of a partition (from an open transaction), or None if no
+        offset is pending."""
         for producer_id in self._by_group.get(group, {}).get((topic, index), ()):
             return self._by_producer[producer_id][group, topic, index].offset
         return None

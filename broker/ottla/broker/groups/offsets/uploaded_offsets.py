@@ -140,7 +140,7 @@ def record_of(one: StoredOffset) -> tuple[bytes, bytes]:
 
 
 def decode_offsets(data: bytes, *, cluster_id: str, key: str) -> OffsetsObject:
-    """Decode the object with the given key. Raises CorruptDataError if its content is damaged or
+    """Decode the object with the key `key`. Raises CorruptDataError if its content is damaged or
     does not match the key, and NewerReleaseError if a newer release wrote it."""
     place = parse_group_offsets_key(cluster_id, key)
     assert place is not None, "the caller has found the key by its form"

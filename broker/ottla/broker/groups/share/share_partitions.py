@@ -91,8 +91,8 @@ class SharePartitions:
             _add(self.initializing, one.topic_id, name, (one.partition,))
 
     def finish(self, topic_id: UUID, name: str, partitions: Iterable[int]) -> None:
-        """Record that the share coordinator has the durable states of the given partitions of a
-        topic. They can now be assigned to members."""
+        """Record that the share coordinator has the durable states of a topic's `partitions`. These
+        partitions can now be assigned to members."""
         found = frozenset(partitions)
         waiting = self.initializing.get(topic_id)
         if waiting is not None and waiting.partitions <= found:
@@ -119,8 +119,8 @@ class SharePartitions:
         self.starting.discard(topic_id)
 
     def unfinished(self, state_epoch: int) -> Iterator[Initialization]:
-        """Yield the requests to initialise durable states that are not confirmed. Requests of an
-        earlier coordinator are unknown, and are repeated with the given state epoch."""
+        """Yield the requests to initialise durable states that are not confirmed. The requests of
+        an earlier coordinator are unknown, so new requests with `state_epoch` replace them."""
         for topic_id, states in self.initializing.items():
             for partition in sorted(states.partitions):
                 attempt = self.attempts.get((topic_id, partition))

@@ -190,8 +190,8 @@ class ShareRebalancer:
         )
 
     def _reconcile(self, group: ShareGroup, member: ShareMember) -> ShareMember:
-        """Give a share group member its target assignment, without topics to which it no longer
-        subscribes. Returns the updated member."""
+        """Set the current assignment of a share group member to its target, without topics to which
+        the member no longer subscribes. Returns the updated member."""
         target = group.target_of(member.member_id)
         if group.group_epoch > group.target_epoch:
             topics = map(self._topics.image.topic, member.subscribed_names)

@@ -45,8 +45,8 @@ ready records is skipped."""
 
 RIPENED_MAX = 2_000
 """Maximum number of offset ranges that one call of `ripen` makes ready for delivery. With a larger
-value, the event loop is blocked longer if very many records become due at once. With a smaller
-value, more calls are needed."""
+value, the event loop is blocked longer if a large number of records become due at once. With a
+smaller value, more calls are needed."""
 
 TimedRange = tuple[int, int, int]
 """Range of records that waits for a time: the time in milliseconds, then the first and last

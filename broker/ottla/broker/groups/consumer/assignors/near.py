@@ -27,8 +27,8 @@ def exchange(
     means that one of their replicas is in the rack of the consuming member. All of these members
     must subscribe to the topics of all partitions in `owners`.
 
-    Two partitions are swapped if both become near. If one of them becomes near and the other one
-    was not near before, they are swapped only if both are in `new`.
+    Two partitions are swapped if both become near. They are also swapped if both are in `new`, one
+    of them becomes near, and the second was not near before.
     """
     yield from _exchange_both(owners, racks, members, pace)
     yield from _exchange_new(owners, new, racks, members, pace)

@@ -51,8 +51,8 @@ Python code."""
 def topics_by_subscribers(
     order: Sequence[str], members: Mapping[str, AssignedSubscription]
 ) -> Steps[dict[tuple[str, ...], list[UUID]]]:
-    """Return the topics grouped by their subscribers. Each key is a tuple of member ids, in the
-    given order.
+    """Return the topics grouped by their subscribers. Each key is a tuple of member ids, ordered as
+    in `order`.
 
     Most members share one subscription, so each distinct subscription is processed once.
     """

@@ -4,13 +4,13 @@ Pure.
 Topics with the same subscribers form one pool, whose partitions are interchangeable.
 
 1. Each member keeps its partitions.
-2. Each unowned partition goes to the member with the fewest.
-3. A member with at least two partitions more than another member gives one to that member. If they
-   share no topic, partitions move along a chain of members: each member in between receives a
-   partition of one pool and gives one of another.
+2. Each unowned partition is assigned to the member with the fewest partitions.
+3. A partition moves from one member to another if the second has at least two partitions fewer. If
+   they share no topic, partitions move along a chain of members: each member in between receives a
+   partition of one pool and passes on a partition of another pool.
 4. Members in different racks exchange partitions that are nearer to each other (near.py).
 
-When no such path is left, no assignment for these subscriptions is better balanced (Harvey et al.,
+When no such move is left, no assignment for these subscriptions is better balanced (Harvey et al.,
 "Semi-matchings for bipartite graphs and load balancing", 2006).
 
 With equal subscriptions there is one pool, loads differ by at most one, and no partition moves
@@ -97,8 +97,9 @@ def assign_in_steps(
 def _pools_of(
     members: Mapping[str, AssignedSubscription], partition_counts: PartitionCounts
 ) -> Steps[list[_Pool]]:
-    """Return the pools of partitions: each has the topics with the same subscribers. Pools with the
-    fewest subscribers come first, since their partitions can go to the fewest members."""
+    """Return the pools of partitions: each has the topics with the same subscribers. The pools are
+    ordered by their number of subscribers, because partitions of a pool with few subscribers can be
+    assigned to the fewest members."""
     found = yield from topics_by_subscribers(sorted(members), members)
     pace = StepPace()
     pools = []
@@ -120,8 +121,8 @@ def _pools_of(
 def _keep(
     members: Mapping[str, AssignedSubscription], pools: Iterable[_Pool], loads: dict[str, int]
 ) -> Steps[None]:
-    """Let each group member keep its assigned partitions, if it still subscribes to their
-    topics."""
+    """Keep the current assignment of each group member, without the topics to which it no longer
+    subscribes."""
     pace = StepPace()
     pool_of = {topic_id: pool for pool in pools for topic_id in pool.topic_ids}
     for member_id in loads:
