@@ -1,7 +1,7 @@
 """Creates topics that a client requested and that do not exist yet (`auto.create.topics.enable`).
 
 At most one request for each name is in flight to the controller. If a thousand clients request the
-same new topic, the broker sends one request. All of the clients wait for the metadata image with
+same new topic, the broker sends one request. All of these clients wait for the metadata image with
 the topic.
 """
 
@@ -15,8 +15,8 @@ from ottla.wire.messages.create_topics_response import CreateTopicsResponse
 
 CREATE_TOPICS_VERSION = 7
 CLUSTER_DEFAULT = -1
-"""Partition count or replication factor in a request to create a topic that selects the cluster's
-default."""
+"""Value of the partition count or replication factor in a CreateTopics request that selects the
+cluster's default."""
 
 
 class Attempt:
@@ -51,8 +51,8 @@ class AutoCreate:
         self._under_way: dict[str, Attempt] = {}
 
     async def create(self, context: RequestContext, names: Sequence[str]) -> list[Attempt]:
-        """Request the creation of topics from the controller. Returns the attempts in flight to
-        create them, including attempts that earlier requests began."""
+        """Request the creation of topics from the controller. Returns the requests in flight that
+        create these topics, including requests for earlier clients."""
         attempts = {self._under_way[name] for name in names if name in self._under_way}
         mine = sorted(set(names) - self._under_way.keys())
         if mine:

@@ -161,7 +161,7 @@ class DescribeCleanerApi:
         self, at: TopicPartition, log: Log, cleanable: Cleanable
     ) -> tuple[str, str | None]:
         """Return the name of a log's compaction state, and the reason why the log is not compacted.
-        The reason is None if the name is sufficient."""
+        The reason is None if the name alone explains the state."""
         manager, now_ms = self._logs.cleaner.manager, self._now_ms()
         failure = manager.failure_of(at)
         if log.failure is not None:

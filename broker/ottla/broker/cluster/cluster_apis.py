@@ -1,8 +1,8 @@
 """Registers the APIs that are answered from metadata, or forwarded to the controller.
 
-Pure. There are two steps, because the listener opens before the logs are recovered. The first step
-registers the APIs that a broker answers at any time. The second step registers all others when the
-broker is running.
+Pure. The listener opens before the logs are recovered, so the APIs are registered in two steps. The
+first step registers the APIs that a broker answers at any time. The second step registers all
+others when the broker is running.
 """
 
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""Computes the view of the cluster that one client gets: live brokers with their addresses on the
-client's listener, and the brokers to contact.
+"""Computes one client's view of the cluster: live brokers with their addresses on the client's
+listener, and the brokers to contact.
 
 Pure. Shared by Metadata, DescribeCluster and DescribeTopicPartitions.
 """
@@ -79,8 +79,8 @@ class ClusterView:
         """Id of the broker to which clients should send admin requests. It is the id of this
         broker, because every broker forwards such requests to the controller.
 
-        If this broker is not live, the id is that of the first live broker, or NO_NODE if there is
-        none.
+        If this broker is not live, it is the id of the first live broker, or NO_NODE if no broker
+        is live.
         """
         local_id = self._config.node_id
         live = [broker.node_id for broker in self.brokers()]
@@ -104,7 +104,7 @@ class ClusterView:
         return ErrorCode.NONE, node_id
 
     def offline_replicas(self, partition: PartitionState) -> list[int]:
-        """Return the broker ids of a partition's replicas on brokers that are fenced, or that have
+        """Return the broker ids of a partition's offline replicas: their broker is fenced, or has
         no endpoint on the client's listener."""
         return [replica for replica in partition.replicas if not self._is_live(replica)]
 

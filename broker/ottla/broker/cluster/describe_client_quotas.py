@@ -34,8 +34,8 @@ class DescribeClientQuotasApi:
 
     def handle(self, context: RequestContext, request: DescribeClientQuotasRequest) -> Answer:
         """Answer the request with the quotas of every entity (such as a user) that matches all
-        components of the filter. If `strict` is set, entities that have further components are left
-        out."""
+        components of the filter. If `strict` is set, the response omits entities with further
+        components."""
         try:
             wanted = _checked(request.components)
         except RefusedError as refusal:

@@ -26,8 +26,8 @@ class DescribeClusterApi:
     def handle(
         self, context: RequestContext, request: DescribeClusterRequest
     ) -> DescribeClusterResponse:
-        """Answer the request with the live brokers, and also with the fenced brokers if the request
-        asks for them."""
+        """Answer the request with the live brokers. Fenced brokers are included if the request asks
+        for them."""
         if request.endpoint_type != BROKERS:
             return wrong_endpoint(request.endpoint_type, BROKERS, context.api_version)
         view = ClusterView(self._metadata.image, self._config, context.peer)

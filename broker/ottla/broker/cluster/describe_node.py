@@ -82,10 +82,10 @@ def recovery_of(directories: Iterable[LogDirectory]) -> list[DirectoryRecovery]:
 def offline_problems(
     offline: Iterable[tuple[TopicPartition, str]], losses: Iterable[LogLoss] = ()
 ) -> Iterator[str]:
-    """Yield a problem description for each offline partition, with its reason. Many partitions with
-    the same reason share one description.
+    """Yield a problem description for each offline partition, with its reason. Partitions with the
+    same reason share one description.
 
-    Replicas that lost acknowledged records come first: they are online, but incomplete.
+    Replicas that lost acknowledged records are described first: they are online, but incomplete.
     """
     for loss in losses:
         yield f"{loss.partition} lost records in {loss.directory}: {loss.reason}"
@@ -210,7 +210,8 @@ class DescribeNodeApi:
 
     def _controllers(self) -> list[NodeController]:
         """Return the software versions of all registered controllers. The list is empty if the
-        feature level ottla.version is too low for their registrations to be in the metadata."""
+        feature level ottla.version is too low, because the metadata then has no registrations of
+        controllers."""
         return [
             NodeController(controller_id=one.id, software_version=one.software_version)
             for one in self._image().controllers.values()

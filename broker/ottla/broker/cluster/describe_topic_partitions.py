@@ -41,7 +41,8 @@ class DescribeTopicPartitionsApi:
         self, context: RequestContext, request: DescribeTopicPartitionsRequest
     ) -> HandlerResult:
         """Answer the request with topics in order of their names, beginning at the request's
-        cursor. The response contains at most the maximum number of partitions."""
+        cursor. The response contains at most the requested number of partitions, and at most
+        PARTITIONS_PER_ANSWER_MAX."""
         return begun(self._answer(context, request))
 
     def _answer(

@@ -35,8 +35,8 @@ from ottla.wire.messages.metadata_response import (
 )
 
 TOPIC_IDS_FROM = 12
-"""First version of Metadata that supports requesting topics by id. Versions 10 and 11 have the
-field, but do not support it."""
+"""First version of Metadata that supports requests by topic id. Versions 10 and 11 have the field,
+but do not support it."""
 
 CLUSTER_OPERATIONS_VERSIONS = range(8, 11)
 LISTENER_NOT_FOUND_FROM = 6
@@ -168,7 +168,8 @@ class _ClientView(NamedTuple):
     version: int
     permissions: Permissions | None
     closed: frozenset[str]
-    """Names of requested topics that do not exist and that the client may not create."""
+    """Names of requested topics that do not exist and that the client is not permitted to
+    create."""
 
 
 def _may_create(permissions: Permissions | None, name: str) -> bool:

@@ -63,8 +63,8 @@ class AppliedLog(Protocol):
         ...
 
     async def read_applied(self, offset: Offset, *, bytes_max: int) -> bytes:
-        """Return whole batches of applied metadata records from an offset on: up to `bytes_max`
-        bytes, but at least one batch."""
+        """Return whole batches of applied metadata records, beginning at an offset. The result has
+        up to `bytes_max` bytes, but at least one batch."""
         ...
 
 

@@ -27,8 +27,8 @@ class PlacedLogs(Protocol):
     """Part of a broker's log manager that OffloadLogs uses."""
 
     def get(self, partition: TopicPartition) -> Log | None:
-        """Return a partition's log, or None if this broker has no log of it. Raises RefusedError if
-        the log is offline."""
+        """Return a partition's log, or None if this broker has no log of the partition. Raises
+        RefusedError if the log is offline."""
         ...
 
 
@@ -40,8 +40,9 @@ class OffloadLogsApi:
         self._now_ms = now_ms
 
     async def handle(self, context: RequestContext, request: OffloadLogsRequest) -> Message:
-        """Delete the local copies of the named partitions, or with `validate_only` count them. The
-        response has an error for each partition that is not tiered or not on this broker."""
+        """Delete the local copies of the named partitions' segments. With `validate_only`, the
+        copies are only counted. The response has an error for each partition that is not tiered or
+        not on this broker."""
         count = sum(len(topic.partitions) for topic in request.topics)
         if count > PARTITIONS_MAX:
             refusal = RefusedError(

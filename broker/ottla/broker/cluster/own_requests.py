@@ -25,8 +25,8 @@ Q = TypeVar("Q", bound=Message)
 
 
 class OwnRequests:
-    """Access rule for Ottla's own APIs, which Kafka does not have: decides which clients may use
-    them on this broker."""
+    """Access rule for Ottla's own APIs, which Kafka does not have. It decides which clients may use
+    these APIs on this broker."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -107,16 +107,16 @@ class OwnRequests:
 
 
 def changes_state(row: Api) -> bool:
-    """Return whether one of Ottla's own APIs changes state. The ACL operation that the API requires
-    determines this."""
+    """Return whether one of Ottla's own APIs changes state, which follows from the ACL operation
+    that the API requires."""
     return any(need.operation is AclOperation.ALTER for need in row.single_needs)
 
 
 def is_this_machine(peer: Peer) -> bool:
     """Return whether a client runs on the broker's own machine.
 
-    This is assumed if the client connected from a loopback address, or from the same address that
-    it connected to.
+    The result is True if the client connected from a loopback address, or if the addresses of both
+    ends of the connection are equal.
     """
     return is_loopback(peer.peer_host) or (
         bool(peer.peer_host) and peer.peer_host == peer.local_host

@@ -1,9 +1,9 @@
 """Connection from this broker to one other broker, opened when it is needed.
 
-Coordinators and partition leaders exchange requests over such connections. They go to the
-inter-broker listener, and use the login and TLS settings of the current task. Each connection names
-the expected broker and cluster. Another broker that now has the address therefore refuses it
-(KIP-1242).
+Coordinators and partition leaders exchange requests over such connections. The connections go to
+the inter-broker listener, and use the login and TLS settings of the current task. Each connection
+names the expected broker and cluster. If another broker has taken over the address, it therefore
+refuses the connection (KIP-1242).
 """
 
 from collections.abc import Callable
@@ -28,8 +28,8 @@ broker."""
 
 
 def expected_peer(node_id: NodeId) -> ExpectedNode | None:
-    """Return the identity that the peer of a connection to another broker of the cluster must have.
-    Returns None if the current task belongs to no broker."""
+    """Return the identity that the peer of a connection to another broker must have. Returns None
+    if the current task belongs to no broker."""
     cluster_id = OWN_CLUSTER.get()
     return None if cluster_id is None else ExpectedNode(cluster_id, node_id)
 
@@ -47,8 +47,8 @@ class PeerConnection:
         own: Loopback | None = None,
     ) -> None:
         """Create a connection to another broker, which is closed at first. `purpose` is the last
-        part of the connection's client id. If `node_id` is this broker, the loopback `own` is used
-        instead."""
+        part of the connection's client id. If `node_id` is this broker, requests use the loopback
+        `own` and no connection."""
         self.node_id = node_id
         self._config = config
         self._image = image

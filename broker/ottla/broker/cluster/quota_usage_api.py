@@ -27,8 +27,8 @@ class DescribeQuotaUsageApi:
     def handle(
         self, context: RequestContext, request: DescribeQuotaUsageRequest
     ) -> DescribeQuotaUsageResponse:
-        """Answer the request with the quota usage of clients: throttled clients first, then the
-        most recently active ones."""
+        """Answer the request with the quota usage of clients: throttled clients first, then all
+        others by their last activity, most recent first."""
         count_max = max(0, min(request.count_max, CLIENTS_MAX))
         rows = usage_rows(self._quotas.by_key.items(), self._now_ms(), count_max)
         return DescribeQuotaUsageResponse(

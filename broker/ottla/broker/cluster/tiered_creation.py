@@ -1,7 +1,8 @@
 """Check of the object store before a tiered topic is created. Pure except for awaiting the store.
 
-A store that refuses this broker (wrong credentials, no such bucket) would only fail later, in the
-broker's log. A store that is down is no reason to refuse a topic: its segments are copied later.
+If the store refuses this broker (wrong credentials, no such bucket), a later copy would fail, and
+only the broker's log would show it. A store that is down is no reason to refuse a topic, because
+its segments can be copied later.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine

@@ -34,8 +34,8 @@ class DelegationTokenApis:
         self._pass_on = pass_on
 
     def handle_change(self, context: RequestContext, request: Message) -> HandlerResult:
-        """Forward a request that changes delegation tokens to the controller. It is refused if
-        tokens are disabled, or if the client may not have tokens."""
+        """Forward a request that changes delegation tokens to the controller. The request is
+        refused if tokens are disabled, or if the client may not have tokens."""
         code = self._refusal(context)
         if code is not ErrorCode.NONE:
             return refuse(request, RefusedError(code), context.api_version)
@@ -44,8 +44,8 @@ class DelegationTokenApis:
     def handle_describe(
         self, context: RequestContext, request: DescribeDelegationTokenRequest
     ) -> HandlerResult:
-        """Answer the request with the delegation tokens that the client may see. They belong to the
-        requested owners, or to any owner if none is named."""
+        """Answer the request with the delegation tokens that the client may see. If the request
+        names owners, only their tokens are returned."""
         code = self._refusal(context)
         if code is not ErrorCode.NONE:
             return DescribeDelegationTokenResponse(error_code=code)

@@ -18,8 +18,8 @@ once. A larger value blocks the event loop longer."""
 
 
 class Backlog:
-    """Unfinished pieces of work of a coordinator's shard (its state in one topic partition). They
-    run alternately, one step each."""
+    """Unfinished tasks of a coordinator's shard (its state in one topic partition). The tasks run
+    alternately, one step each."""
 
     __slots__ = ("_open", "now")
 
@@ -33,8 +33,8 @@ class Backlog:
         return bool(self._open)
 
     def begin(self, work: Iterator[None], now: Instant) -> bool:
-        """Run the first steps of a piece of work, and store the rest for `step`. Returns True if
-        the work is finished."""
+        """Run the first steps of a task, and store the rest for `step`. Returns True if the task is
+        finished."""
         self.now = now
         for _ in range(STEPS_AT_ONCE):
             try:
@@ -45,7 +45,7 @@ class Backlog:
         return False
 
     def step(self, now: Instant) -> None:
-        """Run one step of one unfinished piece of work. The pieces of work take turns."""
+        """Run one step of one unfinished task. The tasks take turns."""
         self.now = now
         work = self._open.popleft()
         try:

@@ -75,8 +75,8 @@ class CommitWait(WaitingEntry):
         return max(1, len(self._answers))
 
     def on_expire(self) -> None:
-        """Answer every waiting request with REQUEST_TIMED_OUT, since the coordinator's records may
-        still be committed."""
+        """Answer every waiting request with REQUEST_TIMED_OUT. The coordinator's records may still
+        be committed later."""
         self._give(ErrorCode.REQUEST_TIMED_OUT)
 
     def on_fault(self, fault: Exception) -> None:
@@ -120,5 +120,6 @@ class StateChangeWait(WaitingEntry):
         self._on_change()
 
     def on_fault(self, fault: Exception) -> None:
-        """End the wait for a state change after an unexpected error, as at the deadline."""
+        """End the wait for a state change after an unexpected error, in the same way as at the
+        deadline."""
         self._on_change()

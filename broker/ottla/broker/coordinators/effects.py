@@ -1,8 +1,8 @@
 """Effects of one event (such as a request) on a coordinator's shard, its state in one topic
 partition: records to append and responses to send. Pure.
 
-Some responses are sent at once. All others report changes that the log must contain first. They are
-sent when all records written before them are committed, so that no response is ever revoked.
+Responses that depend on no record are sent at once. All other responses are sent when all records
+written before them are committed, so that no response is ever revoked.
 """
 
 from collections.abc import Callable
@@ -67,8 +67,8 @@ class ShardEffects(Generic[WriteT]):
         """Responses to send when all records written so far are committed, each with the callback
         that sends it."""
         self.orders: list[Any] = []
-        """Messages to other brokers, such as transaction markers, about records that are already
-        committed."""
+        """Messages to other brokers, such as orders to write transaction markers, about records
+        that are already committed."""
         self.completed: list[str] = []
         """Transactional ids whose next transaction may begin, because the previous one is
         completed."""

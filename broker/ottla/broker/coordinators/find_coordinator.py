@@ -1,11 +1,10 @@
 """FindCoordinator: returns the broker that coordinates a group, a transactional id or a share
 partition. Pure.
 
-That broker leads the partition of `__consumer_offsets`, `__transaction_state` or
-`__share_group_state` that the key is mapped to. If the topic does not exist yet, the request
-creates it. The response then waits until the topic has leaders and this broker serves its
-partitions. If it were sent earlier, the coordinator would refuse the client, which would take
-seconds to retry.
+This broker is the leader of the key's partition in `__consumer_offsets`, `__transaction_state` or
+`__share_group_state`. If the topic does not exist yet, the request creates it. The response then
+waits until the topic has leaders and this broker serves its partitions. After an earlier response,
+the coordinator would refuse the client, which would take seconds to retry.
 """
 
 from collections.abc import Callable
@@ -51,7 +50,7 @@ that, the client must retry."""
 
 
 def offsets_topic(config: GroupConfig) -> CreatableTopic:
-    """Return the specification with which the topic `__consumer_offsets` is created."""
+    """Return the specification for the creation of the topic `__consumer_offsets`."""
     settings = {
         "cleanup.policy": "compact",
         "compression.type": "producer",
@@ -66,7 +65,7 @@ def offsets_topic(config: GroupConfig) -> CreatableTopic:
 
 
 def transactions_topic(config: TransactionConfig) -> CreatableTopic:
-    """Return the specification with which the topic `__transaction_state` is created."""
+    """Return the specification for the creation of the topic `__transaction_state`."""
     settings = {
         "cleanup.policy": "compact",
         "compression.type": "uncompressed",
@@ -83,9 +82,9 @@ def transactions_topic(config: TransactionConfig) -> CreatableTopic:
 
 
 def share_state_topic(config: ShareStateConfig) -> CreatableTopic:
-    """Return the specification with which the topic `__share_group_state` is created.
+    """Return the specification for the creation of the topic `__share_group_state`.
 
-    No record is deleted by age, because the share coordinator itself deletes the records of this
+    Records are not deleted by age, because the share coordinator itself deletes the records of this
     topic.
     """
     settings = {
@@ -214,7 +213,7 @@ class FindCoordinatorApi:
 
 def _state_topic(version: int, request: FindCoordinatorRequest) -> str | None:
     """Return the name of the internal topic that must exist before a FindCoordinator request can be
-    answered. Returns None if the request will be refused in any case."""
+    answered. Returns None if the request will be refused."""
     if request.key_type == SHARE and (
         version < SHARE_FROM or not any(map(parse_share_partition_key, request.coordinator_keys))
     ):

@@ -91,10 +91,10 @@ class LedShard(Generic[ShardT, WriteT]):
         """Monotonic time in milliseconds before which the replay of the shard's log does not
         start."""
         self.delay_reason: str | None = None
-        """Reason why the last attempt to replay the shard's log failed, if it will be retried, or
-        None."""
+        """Reason why the previous attempt to replay the shard's log failed, or None if no attempt
+        has failed."""
         self.load_ms: int | None = None
-        """Milliseconds that the replay of the shard's log took, or None until it has ended."""
+        """Milliseconds that the replay of the shard's log took, or None before its end."""
         self.writes: list[WriteT] = []
         """Records that the shard decided in this event-loop iteration and that are not appended
         yet."""

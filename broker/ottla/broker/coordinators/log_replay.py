@@ -1,8 +1,8 @@
 """Replays the log of a coordinator's partition into the coordinator's shard (its state for that
 partition). Pure except for reading the log.
 
-Records, batches and bytes that cannot be decoded are skipped. Old clients, faulty disks, and
-coordinators of another implementation can write them. A corrupt record affects only its own group.
+Records, batches and bytes that cannot be decoded are skipped. Old clients, faulty disks and
+coordinators of other implementations can cause them. A corrupt record affects only its own group.
 The number of skipped items is reported once. A disk error (OSError, RefusedError) ends the load.
 """
 
@@ -98,8 +98,8 @@ class LogReplay:
         self._shard.replay(record.key, record.value)
 
     def _replay_control(self, data: bytes | bytearray, at: int, header: BatchHeader) -> None:
-        """Skip a control batch of a coordinator's log. Only the logs of groups contain transaction
-        markers, so only their replay applies such batches."""
+        """Skip a control batch of a coordinator's log. Only the replay of a group coordinator's log
+        applies control batches, because other logs contain no transaction markers."""
 
     def _skip(self, offset: Offset, error: Exception) -> None:
         self.skipped_count += 1

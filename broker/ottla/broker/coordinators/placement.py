@@ -6,16 +6,16 @@ Pure. A transactional id is mapped to a partition of `__transaction_state` in th
 from functools import lru_cache
 
 HASHED_CHARS_MAX = 256
-"""Maximum number of characters of an id (such as a group id) whose hash is cached. Without this
-limit, clients could make the cache use any amount of memory."""
+"""Maximum number of characters of an id (such as a group id) whose hash is cached. The limit bounds
+the memory that clients can fill with long ids."""
 
 _UINT32 = 1 << 32
 _INT32_MIN = -(1 << 31)
 
 
 def java_hash(text: str) -> int:
-    """Return the result of Java's String.hashCode for a text: over UTF-16 units, wrapped to 32
-    bits."""
+    """Return the result of Java's String.hashCode for a text. It is computed over UTF-16 units, as
+    a signed 32-bit number."""
     units = text.encode("utf-16-be", "surrogatepass")
     code = 0
     for at in range(0, len(units), 2):

@@ -1,8 +1,8 @@
-"""Encodes the records that a coordinator's events add as record batches. Pure.
+"""Encodes the records of a coordinator's events as record batches. Pure.
 
 A log contains a batch completely or not at all, and may be truncated between any two batches. The
-records of one event therefore go into one batch. A part of an event, such as the removal of an
-assignment without the removal of its member, would result in an invalid state.
+records of one event are therefore written in one batch. A part of an event, such as the removal of
+an assignment without the removal of its member, would result in an invalid state.
 """
 
 from collections.abc import Sequence

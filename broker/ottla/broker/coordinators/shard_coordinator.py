@@ -1,11 +1,11 @@
 """Base class of the coordinators of groups, share partitions and transactions. Pure.
 
 When this broker begins to lead a partition of the coordinator's topic, the partition's log is
-replayed into a shard. Until that is done clients get COORDINATOR_LOAD_IN_PROGRESS. When the broker
+replayed into a shard. During the replay, clients get COORDINATOR_LOAD_IN_PROGRESS. When the broker
 no longer leads the partition, the waiting requests get NOT_COORDINATOR. The effects of one
-event-loop iteration are appended as one write. This happens at the end of the iteration that serves
-the requests, or in the driver outside an iteration. If an append failed, or an unexpected error was
-raised, the shard contains decisions that its log lacks. It is then dropped and loaded again.
+event-loop iteration are appended as one write, at the end of the iteration. Outside an iteration,
+the driver appends them. If an append failed, or an unexpected error was raised, the shard contains
+decisions that its log lacks. It is then dropped and loaded again.
 
 A driver (`shard_coordinator_driver`) loads shards, keeps time and runs work in steps. A simulation
 or fuzzer, which has no tasks, calls `flush_due`, `on_time` and `work` itself.
@@ -49,8 +49,8 @@ from ottla.storage.log.log import Log
 RELOAD_MS_FIRST = 100
 RELOAD_MS_MAX = 10_000
 """Maximum delay in milliseconds before a coordinator shard is loaded again after a read or write of
-its log failed. A shorter delay repeats failing loads more often. With a longer delay, clients have
-no coordinator for longer although the error no longer occurs."""
+its log failed. A shorter delay repeats failing loads more often. A longer delay leaves clients
+without a coordinator for longer after the error has ended."""
 
 StepsOfShard: TypeAlias = Callable[[Any, Instant], Iterable[None] | None]
 
@@ -62,8 +62,8 @@ class PeriodicTask(NamedTuple):
     name: str
     interval_ms: int
     steps: StepsOfShard
-    """Function that takes a shard and the time, and returns the steps of the periodic work. The
-    coordinator runs the steps one by one."""
+    """Function that returns the steps of the periodic work for a shard. Its arguments are the shard
+    and the time. The coordinator runs the steps one by one."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -94,8 +94,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         turn_end: TurnEnd | None,
     ) -> None:
         """Create a coordinator without shards. `turn_end` schedules work for the end of the
-        event-loop iteration that serves requests. `turn_end` is None if there is no such event
-        loop."""
+        event-loop iteration that serves requests, or is None without such an event loop."""
         self._local_id = local_id
         self._table = table
         self.purgatory = purgatory
@@ -106,8 +105,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         self.image: MetadataImage = EMPTY
         """Last metadata image that the coordinator has applied."""
         self._counted_image = EMPTY
-        """Metadata image from which the number of the coordinator topic's partitions was last
-        read."""
+        """Metadata image in which the coordinator last looked up the partition count of its
+        topic."""
         self._partition_count = 0
         self._led: dict[int, LedShard[ShardT, WriteT]] = {}
         self._due: list[LedShard[ShardT, WriteT]] = []
@@ -118,8 +117,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         self._skipped_count = 0
         self._armed_ms: int | None = None
         self.on_due: Callable[[], None] = lambda: None
-        """Function that is called when the driver has something to do: load a shard, append outside
-        an event-loop iteration, or run work in steps."""
+        """Function that is called when the driver has work: a shard to load, an append outside an
+        event-loop iteration, or unfinished steps."""
         self.on_earlier_deadline: Callable[[], None] = lambda: None
         """Function that is called when a shard sets a deadline that is earlier than all others."""
 
@@ -146,8 +145,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
 
     @abstractmethod
     def resume(self, led: LedShard[ShardT, WriteT]) -> Iterator[None]:
-        """Resume, in steps, the work of a shard that a former leader left unfinished according to
-        the replayed log."""
+        """Resume, in steps, the work that a former leader left unfinished according to the replayed
+        log of the shard."""
 
     @abstractmethod
     def _take_waiting(self, led: LedShard[ShardT, WriteT]) -> Iterator[Responder]:
@@ -173,8 +172,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         return LogReplay(log, shard, self.errors)
 
     def _on_active(self, led: LedShard[ShardT, WriteT]) -> None:
-        """Called when a coordinator shard starts to serve requests. Does nothing by default;
-        subclasses override this method to initialise the shard."""
+        """Initialise a coordinator shard that starts to serve requests. Does nothing by default;
+        subclasses override this method."""
 
     def work(self) -> Iterator[None]:
         """Run the coordinator's work that takes several event-loop iterations. Each iteration of
@@ -309,8 +308,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         return led.partition.is_leader and led.partition.leader_epoch == led.epoch
 
     def is_current(self, led: LedShard[ShardT, WriteT]) -> bool:
-        """Return whether a coordinator shard is still in use. It is not if it was dropped, or
-        replaced because its log was loaded again."""
+        """Return whether a coordinator shard is still in use. The result is False if the shard was
+        dropped, or replaced after another load of its log."""
         return self._led.get(led.partition.index) is led
 
     def _begin(self, partition: Partition, *, pause_ms: int = 0) -> None:
@@ -449,8 +448,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
 
     def shard_of(self, key: str) -> ShardT:
         """Return the coordinator shard (state of one topic partition) that a key, such as a group
-        id, belongs to. The caller must only read it. Raises RefusedError if this broker does not
-        serve the shard."""
+        id, belongs to. The caller must not change the shard. Raises RefusedError if this broker
+        does not serve the shard."""
         return self._find(key).shard
 
     def shards(self) -> Iterator[ShardT]:
@@ -472,8 +471,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         return sum(led.is_loading for led in self._led.values())
 
     def problems(self) -> Iterator[str]:
-        """Yield a problem description for each coordinator shard that is not served. DescribeNode
-        reports them."""
+        """Yield a problem description, for DescribeNode, for each coordinator shard that is not
+        served."""
         for index, led in sorted(self._led.items()):
             at = f"{self.topic}-{index}"
             if led.failure is not None:

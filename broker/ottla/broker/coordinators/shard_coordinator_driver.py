@@ -17,8 +17,8 @@ from ottla.node.network.alarm_driver import Alarm
 from ottla.node.part_registry import PartRegistry
 
 COMMIT_POLL_MS = 1_000
-"""Milliseconds between two checks whether all records that a coordinator loaded are committed, if
-no wake-up arrives."""
+"""Milliseconds between two checks whether all records that a coordinator loaded are committed. A
+wake-up causes an earlier check."""
 
 
 class CoordinatorDriver:

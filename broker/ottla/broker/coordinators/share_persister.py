@@ -1,7 +1,7 @@
 """SharePersister: interface to the durable state of share partitions, used by partition leaders and
 group coordinators.
 
-The state of a share partition is stored by its share coordinator (KIP-932): the broker that leads
+The share coordinator of a share partition stores its state (KIP-932). It is the broker that leads
 the partition of `__share_group_state` to which the key is mapped. An implementation finds this
 coordinator, retries failed requests, and answers each call exactly once. Pure.
 """
@@ -20,8 +20,8 @@ NO_START_OFFSET = -1
 not known yet."""
 
 NO_DELIVERY_COUNT = -1
-"""Delivery-complete count of a share partition's state if the sender runs an older release that
-does not send it (KIP-1226)."""
+"""Delivery-complete count in a share partition's state if the sender runs an older release without
+this field (KIP-1226)."""
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
@@ -155,12 +155,13 @@ class SharePersister(Protocol):
         batches: Sequence[StateBatch],
         on_done: Callable[[ErrorCode], None],
     ) -> None:
-        """Merge changed state batches into the state of a share partition. A start offset that is
-        lower than the stored one is ignored."""
+        """Merge changed state batches into the state of a share partition. A start offset below the
+        stored start offset is ignored."""
         ...
 
     def delete(self, key: SharePartitionKey, *, on_done: Callable[[ErrorCode], None]) -> None:
-        """Delete the durable state of a share partition. Succeeds even if there is no state."""
+        """Delete the durable state of a share partition. Succeeds even if the share partition has
+        no state."""
         ...
 
     def read_summary(

@@ -48,7 +48,8 @@ class Timers(Generic[K]):
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> Iterator[K]:
-        """Remove and yield each name whose deadline has passed at `now_ms`, the earliest first."""
+        """Remove and yield each name whose deadline has passed at `now_ms`, in the order of the
+        deadlines."""
         heap = self._heap
         while heap and heap[0][0] <= now_ms:
             queued_ms, _, name = heapq.heappop(heap)

@@ -24,8 +24,8 @@ REPORT_TIMEOUT_MS = 5_000
 RETRY_MS_FIRST = 100
 RETRY_MS_MAX = 10_000
 """Maximum milliseconds between two attempts to report the log directories of replicas to the
-controller. With a smaller value, a recovered controller gets the report earlier. A larger value
-spares a controller in trouble."""
+controller. With a smaller value, a recovered controller gets the report earlier. With a larger
+value, an overloaded controller gets fewer requests."""
 
 PARTITIONS_PER_REPORT_MAX = 2_000
 """Maximum number of partitions in one report of replica directories. Further partitions are in the
@@ -33,8 +33,8 @@ next report."""
 
 
 class Assignments:
-    """Reports of the log directories of replicas that the controller has not confirmed yet. If
-    there are several reports about a partition, only the latest is sent."""
+    """Unconfirmed reports to the controller about the log directories of replicas. If there are
+    several reports about a partition, only the latest is sent."""
 
     def __init__(
         self, node_id: NodeId, controller: ControllerClient, broker_epoch: Callable[[], int]

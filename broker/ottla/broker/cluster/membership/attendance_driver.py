@@ -1,8 +1,8 @@
 """Keeps one call open at the active controller. The end of the call shows the controller at once
 that this process has ended.
 
-The call carries no data. Without the call, a broker works in the same way, but the controller
-notices its death only when its session expires.
+The call carries no data. Without the call, the controller notices the death of a broker only when
+its session expires.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from ottla.proto import controller_pb2 as pb
 from ottla.rpc.controller_client import ControllerClient
 
 LEADER_LOOK_MS = 1_000
-"""Milliseconds between two checks by this broker whether another controller has become active. A
-longer time leaves the call open at a paused controller."""
+"""Milliseconds between two checks by this broker whether another controller has become active. With
+a longer time, the broker's call remains longer at a paused controller."""
 
 RETRY_MS_FIRST = 10
 RETRY_MS_MAX = 500

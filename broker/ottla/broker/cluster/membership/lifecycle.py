@@ -1,12 +1,12 @@
 """State machine of a broker's membership: registration, serving, controlled shutdown.
 
 Pure: it decides the next message to the controller and interprets its responses; `lifecycle_driver`
-sends them. A broker registers fenced, once its logs are recovered. The registration names the
-replicas that lost records. These replicas may no longer become leaders. The broker requests to be
-unfenced once its first image is applied, and serves when the response confirms it. Before a stop,
-it waits until the controller has moved its leaderships to other brokers (Kafka's controlled
-shutdown). A drain works in the same way, but the broker continues to run. It is then fenced and
-replicates as a follower, until the drain is undone or the broker stops.
+sends the messages. After the recovery of its logs, a broker registers and is fenced at first. The
+registration names the replicas that lost records. These replicas may no longer become leaders. The
+broker requests to be unfenced once its first image is applied, and serves when the response
+confirms it. Before a stop, it waits until the controller has moved its leaderships to other brokers
+(Kafka's controlled shutdown). A drain works in the same way, but the broker continues to run. It is
+then fenced and replicates as a follower, until the drain is undone or the broker stops.
 
 Invariant OneIncarnation: a response that names another registration of this broker's id ends this
 process.
@@ -27,15 +27,15 @@ class BrokerState(IntEnum):
     STARTING = 1
     """State of a starting broker that reads the metadata log up to its end."""
     RECOVERY = 2
-    """State of a starting broker that recovers its logs. It registers at the controller after
-    that."""
+    """State of a starting broker that recovers its logs. It registers at the controller
+    afterwards."""
     RUNNING = 3
     PENDING_CONTROLLED_SHUTDOWN = 6
-    """State of a broker that stops: the controller moves its leaderships away first."""
+    """State of a stopping broker while the controller moves its leaderships to other brokers."""
     SHUTTING_DOWN = 7
     DRAINING = 100
-    """State of a broker that is being drained: the controller moves its leaderships away. This
-    state and DRAINED are not Kafka's, so their numbers are far from Kafka's."""
+    """State of a broker during a drain, while the controller moves its leaderships to other
+    brokers. Kafka does not have this state and DRAINED, so their numbers are far from Kafka's."""
     DRAINED = 101
     """State of a broker after a drain: it is fenced, leads no partition and continues to follow."""
 
@@ -74,7 +74,7 @@ LEAVABLE = (
     BrokerState.DRAINED,
 )
 """States in which a registered broker asks the controller before it stops. The broker's next
-process can then register at once, without waiting until the session of this one expires."""
+process can then register at once, without waiting for the expiry of the old session."""
 
 FATAL_TO_REGISTRATION = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "this broker's directories belong to another cluster",
@@ -83,12 +83,12 @@ FATAL_TO_REGISTRATION = {
     ErrorCode.BROKER_ID_NOT_REGISTERED: "the controller does not accept the registration",
 }
 """Error codes that make the registration of a broker fail permanently, since retries cannot help.
-Each has an explanation."""
+The values are explanations for the operator."""
 
 SHUTDOWN_FAILURES_MAX = 3
 """Number of consecutive unanswered heartbeats after which a stopping broker stops without the
-controller's consent. With a smaller value, a broker does not wait for a controller that is being
-replaced. With a larger value, stopping a whole cluster takes longer."""
+controller's consent. With a smaller value, a broker stops without consent while a controller is
+being replaced. With a larger value, stopping a whole cluster takes longer."""
 
 
 class NextHeartbeat(NamedTuple):
@@ -123,8 +123,8 @@ class Lifecycle:
 
     @property
     def is_leaving(self) -> bool:
-        """True if the controller should move this broker's leaderships away, because of a stop or a
-        drain."""
+        """True if the controller should move this broker's leaderships to other brokers, because of
+        a stop or a drain."""
         return self.state in (BrokerState.DRAINING, BrokerState.PENDING_CONTROLLED_SHUTDOWN)
 
     @property
@@ -136,8 +136,8 @@ class Lifecycle:
     # ---- drain
 
     def drain(self) -> None:
-        """Begin to drain this broker: request that the controller moves its leaderships away. Has
-        no effect if a drain has begun already."""
+        """Begin to drain this broker: request that the controller moves its leaderships to other
+        brokers. Has no effect if a drain has begun already."""
         if self.state in (BrokerState.DRAINING, BrokerState.DRAINED):
             return
         if self.state is not BrokerState.RUNNING:

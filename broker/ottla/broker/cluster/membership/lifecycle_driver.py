@@ -30,19 +30,19 @@ from ottla.telemetry.metrics.kafka_families import gauge
 logger = logging.getLogger("ottla.broker.lifecycle")
 
 REGISTRATION_RETRY_MS = 200
-"""Milliseconds between attempts of this broker to register at the controller. A smaller value
-registers earlier after the session of the previous incarnation has expired. A larger value spares
-the controller."""
+"""Milliseconds between attempts of this broker to register at the controller. With a smaller value,
+the broker registers earlier after the session of its previous incarnation has expired. With a
+larger value, the controller gets fewer requests."""
 
 SHUTDOWN_HEARTBEAT_TIMEOUT_MS = 1_000
 SHUTDOWN_POLL_MS = 50
 CONTROLLED_SHUTDOWN_MS_MAX = 30_000
-"""Maximum milliseconds that a stopping broker waits until its leaderships have moved. After that it
-stops, and other replicas are elected leader after its session has ended."""
+"""Maximum milliseconds that a stopping broker waits until its leaderships have moved. Afterwards it
+stops, and new leaders are elected when its session has expired."""
 
 FAILURES_BETWEEN_WARNINGS = 30
-"""Number of failed heartbeats between two warnings in the log. The first failure is logged at once,
-and later ones once a minute at Kafka's heartbeat interval."""
+"""Number of failed heartbeats between two warnings in the log. The first failure is logged at once.
+Later failures are logged once a minute at Kafka's heartbeat interval."""
 
 DELAYS_KEPT = 1_000
 """Number of recent heartbeats whose delays the metrics report: the last half hour at Kafka's
@@ -86,11 +86,11 @@ class LifecycleDriver:
 
     async def register(self, requests: Sequence[pb.RegisterRequest]) -> int:
         """Register this broker at the controller, and return its broker epoch. Raises RefusedError
-        if that cannot be done in time.
+        if the registration does not succeed in time.
 
         If many replicas have lost records, several requests of the same incarnation name them. The
         controller cannot unfence this broker between these requests, because heartbeats begin after
-        the last one.
+        the last request.
         """
         config = self._config
         ends_at = trio.current_time() + config.initial_registration_timeout_ms / 1000
@@ -102,7 +102,7 @@ class LifecycleDriver:
         """Report further replicas that lost records to the controller, before the registered broker
         requests to be unfenced.
 
-        Raises RefusedError if that cannot be done in time.
+        Raises RefusedError if the controller does not accept the report in time.
         """
         ends_at = trio.current_time() + self._config.initial_registration_timeout_ms / 1000
         for request in requests:
@@ -159,7 +159,7 @@ class LifecycleDriver:
         """Return the delays of heartbeats in milliseconds (from due time to response), the broker
         epoch and the wall clock.
 
-        The wall clock lets an operator compare the clocks of brokers.
+        With the wall clock, an operator can compare the clocks of brokers.
         """
         delays = sorted(self._delays_ms) or [0.0]
         return {
@@ -208,7 +208,8 @@ class LifecycleDriver:
             yield Family(name, kind, text, (), (((), value),))
 
     async def wait_unfenced(self) -> None:
-        """Request that the controller unfences this broker, and return when it has agreed.
+        """Request that the controller unfences this broker, and return when the controller has
+        agreed.
 
         A broker that was asked to stop during recovery does not serve requests. This method then
         waits until the broker's startup is cancelled.
@@ -221,8 +222,8 @@ class LifecycleDriver:
             await self._has_changed.wait()
 
     async def leave(self) -> None:
-        """Wait while the controller moves this broker's leaderships away. Returns when the broker
-        may stop, or after CONTROLLED_SHUTDOWN_MS_MAX."""
+        """Wait while the controller moves this broker's leaderships to other brokers. Returns when
+        the broker may stop, or after CONTROLLED_SHUTDOWN_MS_MAX."""
         if not self.lifecycle.may_leave:
             return
         self.lifecycle.become(BrokerState.PENDING_CONTROLLED_SHUTDOWN)
@@ -234,8 +235,8 @@ class LifecycleDriver:
             logger.warning("the controller did not let this broker go in time; it stops anyway")
 
     async def drain(self) -> None:
-        """Drain this broker: the controller moves its leaderships away. Returns when the controller
-        has fenced this broker."""
+        """Drain this broker: the controller moves its leaderships to other brokers. Returns when
+        the controller has fenced this broker."""
         self.lifecycle.drain()
         self.send_heartbeat_now()
         await self._wait_until(

@@ -13,8 +13,8 @@ from ottla.proto import controller_pb2 as pb
 from ottla.proto import metadata_pb2
 
 LOST_REPLICAS_MAX = 10_000
-"""Maximum number of replicas with lost records that one registration request names. The controller
-refuses more."""
+"""Maximum number of replicas with lost records in one registration request. The controller refuses
+larger requests."""
 
 
 def registration_request(
@@ -67,8 +67,8 @@ def failure_domain_warnings(
     """Yield a warning for each reason why the machine in a broker's registration may be wrong. The
     check applies to brokers whose settings do not specify the machine.
 
-    Containers may lack a machine id, or share the id of their image. Several replicas of a
-    partition could then be placed on one machine, or suitable machines could be avoided.
+    Containers may lack a machine id, or share the id of their image. As a result, several replicas
+    of a partition could be placed on one machine, or suitable machines could be avoided.
     """
     setting = f"set {FAILURE_DOMAIN_HOST} to the name of the machine"
     if not has_machine_id:
@@ -92,8 +92,8 @@ def failure_domain_warnings(
 def registrations_with_losses(
     request: pb.RegisterRequest, lost: Iterable[TopicIdPartition]
 ) -> list[pb.RegisterRequest]:
-    """Return the registration requests of one broker incarnation. Together they name all its
-    replicas that lost records."""
+    """Return the registration requests of one broker incarnation. Together these requests name all
+    its replicas that lost records."""
     waiting = iter(sorted(set(lost)))
     requests = []
     while some := list(islice(waiting, LOST_REPLICAS_MAX)):
@@ -110,11 +110,11 @@ def registrations_with_losses(
 def advertised_endpoints(
     config: BrokerConfig, bound_ports: Mapping[str, int], hostname: str
 ) -> list[ListenAddress]:
-    """Return the endpoints of this broker for clients, taken from `advertised.listeners` or else
-    from the listeners.
+    """Return the endpoints of this broker for clients. They are taken from `advertised.listeners`,
+    or from the listeners if this setting is missing.
 
     A listener on every interface is advertised with the machine's name. If the system chose the
-    port of a listener, that port is advertised.
+    port of a listener, the chosen port is advertised.
     """
     advertised = {endpoint.name: endpoint for endpoint in config.advertised_listeners}
     found = []

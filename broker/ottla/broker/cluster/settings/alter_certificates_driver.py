@@ -3,9 +3,9 @@ that set them are accepted.
 
 Only the broker that owns the certificates can test them, so only that broker accepts such a change.
 A refused change never becomes a metadata record. An accepted change is already in use when the
-client receives the response. The response waits until this broker has published the new metadata
-image, and publishing includes loading the certificates. Requests above a size limit are refused,
-because checking them would take too long.
+client receives the response, because the response waits until this broker has published the new
+metadata image. Publishing includes loading the certificates. Requests above a size limit are
+refused, because checking them would take too long.
 """
 
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
@@ -59,11 +59,11 @@ TOO_MANY = RefusedError(
 
 
 class OwnCertificates(Protocol):
-    """Certificates of this broker's listeners, which can be tested with new settings before these
-    are accepted."""
+    """Certificates of this broker's listeners. New settings can be tested with them before the
+    settings are accepted."""
 
     async def check(self, overrides: Mapping[str, str], keys: Collection[str]) -> None:
-        """Test the certificate settings that a request to change settings would result in. Raises
+        """Test the certificate settings that would result from a request to change settings. Raises
         ConfigError if the certificates cannot be used.
 
         `keys` are the settings that the request sets.
@@ -72,8 +72,8 @@ class OwnCertificates(Protocol):
 
 
 class AlterCertificates:
-    """Tests of certificate changes, made before the handlers of IncrementalAlterConfigs and
-    AlterConfigs run."""
+    """Tests of certificate changes, which run before the handlers of IncrementalAlterConfigs and
+    AlterConfigs."""
 
     def __init__(
         self, config: BrokerConfig, certificates: OwnCertificates, metadata: MetadataCache

@@ -34,8 +34,8 @@ class ListConfigResourcesApi:
     def handle(
         self, context: RequestContext, request: ListConfigResourcesRequest
     ) -> ListConfigResourcesResponse:
-        """Answer the request with the resources that have dynamic settings. Only resources of the
-        requested types are returned, or resources of every type if the request names none."""
+        """Answer the request with the resources that have dynamic settings. If the request names
+        resource types, only resources of these types are returned."""
         known = (ConfigKind.CLIENT_METRICS,) if context.api_version == 0 else EVERY_TYPE
         asked = dict.fromkeys(request.resource_types or known)
         if not asked.keys() <= set(known):

@@ -103,8 +103,8 @@ class ResourceSettings:
         return result
 
     def _brokers_default(self, definition: Definition) -> Iterable[ConfigLayer]:
-        """Yield the value of the broker setting that is the default of a topic setting. If there
-        are several such broker settings, the first one applies, as in Kafka."""
+        """Yield the value of the broker setting that is the default of a topic setting. If several
+        broker settings qualify, the first one applies, as in Kafka."""
         for key in definition.broker_keys[:1]:
             brokers = self._own.definitions.get(key)
             if brokers is not None and brokers.default is not None:

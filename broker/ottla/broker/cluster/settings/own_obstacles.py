@@ -1,5 +1,5 @@
-"""Checks of setting changes for which only this broker has the data: whether it has the log
-directories to be cordoned, and whether it can use a new number of threads. Pure."""
+"""Checks of setting changes that need this broker's own data: whether it has the log directories to
+be cordoned, and whether it can use a new number of threads. Pure."""
 
 from collections.abc import Callable, Mapping
 
@@ -19,7 +19,8 @@ from ottla.wire.messages.incremental_alter_configs_request import AlterConfigsRe
 
 THREAD_KEYS = THREAD_POOLS | {THREADS}
 """Names of the settings for numbers of threads, including thread pools that Ottla does not use. The
-broker checks all of these values, because Kafka's tools may expect a refusal of invalid numbers."""
+broker also checks the values of unused settings, because Kafka's tools may expect a refusal of
+invalid numbers."""
 
 
 class BrokerObstacles:
@@ -32,8 +33,8 @@ class BrokerObstacles:
         self._node_id = config.node_id
 
     def obstacle_of(self, resource: Resource) -> str:
-        """Return the reason why this broker cannot use the changed settings of a resource. The text
-        is empty if there is no such reason.
+        """Return the reason why this broker cannot use the changed settings of a resource, or an
+        empty text if it can use them.
 
         Settings of another broker are not checked.
         """

@@ -21,8 +21,8 @@ NEXT_START = {
     "num.recovery.threads.per.data.dir": "has no effect: logs are recovered when a broker starts, "
     "by the number in its file"
 }
-"""Settings whose changes a running broker accepts, as Kafka's broker does, although the changes
-have no effect. The values are the reasons."""
+"""Settings whose changes a running broker accepts without an effect, as Kafka's broker does. The
+values are the reasons why they have no effect."""
 
 WARNED_MAX = 1_000
 """Maximum number of settings without effect that the broker warns about. A client may store any

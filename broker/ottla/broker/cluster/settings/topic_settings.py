@@ -2,8 +2,8 @@
 and Kafka's defaults.
 
 Pure. The precedence is Kafka's: topic override, dynamic setting of this broker, dynamic
-cluster-wide setting, the broker's own file, default. An invalid stored value, which a release with
-other bounds accepted, is ignored.
+cluster-wide setting, the broker's own file, default. Invalid stored values are ignored. Such values
+exist if a release with other bounds accepted them.
 """
 
 from ottla.metadata.image import MetadataImage
@@ -18,7 +18,7 @@ from ottla.model.settings.storage.topic import (
 )
 
 CLUSTER_DEFAULT = ""
-"""Name of the broker resource that stores the cluster-wide settings, which is the empty text."""
+"""Name of the broker resource that stores the cluster-wide settings: the empty text."""
 
 
 def topic_defaults_of_image(image: MetadataImage, config: BrokerConfig) -> dict[str, str]:
