@@ -49,8 +49,8 @@ class CoordinatedGroup(ABC):
         are unknown."""
 
     def used_topics(self) -> frozenset[str] | None:
-        """Return the names of the topics whose committed offsets do not expire, or None if this
-        applies to all topics."""
+        """Return the names of the topics whose committed offsets do not expire, or None if no
+        offset of any topic expires."""
         return self.subscribed_topics()
 
     @property

@@ -54,8 +54,8 @@ def register_group_apis(
     transactions: TransactionCoordinators,
     timeout_ms: int,
 ) -> None:
-    """Register the handlers of all requests about groups and offsets. A transaction coordinator in
-    `transactions` must answer within `timeout_ms` milliseconds."""
+    """Register the handlers of all requests about groups and offsets. `timeout_ms` is the time in
+    milliseconds within which a transaction coordinator in `transactions` must answer."""
     members = MembershipApis(config, coordinator)
     dispatcher.register(JOIN_GROUP, members.join)
     dispatcher.register(SYNC_GROUP, members.sync)
@@ -97,7 +97,7 @@ def register_share_group_apis(
     persister: SharePersister,
     ends: EndOffsets,
 ) -> None:
-    """Register the handlers of all requests about share groups with the dispatcher."""
+    """Register the handlers of all requests about share groups."""
 
     def is_served() -> bool:
         return is_share_enabled(metadata.image.features)

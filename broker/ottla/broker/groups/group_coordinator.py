@@ -1,7 +1,7 @@
 """Coordinator of the groups whose partitions of `__consumer_offsets` this broker leads. Pure.
 
 It is a `ShardCoordinator` whose shards contain groups. A response that depends on the writes of an
-event-loop iteration is sent when the high watermark has passed them.
+event-loop iteration is sent when these writes are below the high watermark.
 """
 
 from collections.abc import Callable, Iterator
@@ -97,7 +97,7 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         yield PeriodicTask("expiry of committed offsets", interval_ms, GroupShard.expire_offsets)
 
     def led_offsets(self) -> Iterator[LedOffsets]:
-        """Yield the committed offsets of the groups that this broker coordinates now."""
+        """Yield the committed offsets of the groups that this broker currently coordinates."""
         for index, led in list(self._led.items()):
             if led.is_active and self.is_current(led):
                 yield LedOffsets(index, led.epoch, led.shard.offsets)
@@ -127,8 +127,8 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
                     yield
 
     def _used_regexes(self) -> Iterator[str]:
-        """Yield the regular expressions to which members of groups on this broker subscribe, for
-        the view of topics."""
+        """Yield the regular expressions to which members of groups on this broker subscribe. The
+        view of topics uses them."""
         for led in self._led.values():
             yield from led.shard.used_regexes()
 
@@ -239,7 +239,8 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         """Append a transaction marker to a partition of `__consumer_offsets`, and apply it to the
         offsets that wait for the transaction's end.
 
-        `responder` is called when the marker is committed, or with the error code if that fails.
+        `responder` is called with NONE when the marker is committed, or with the error code if the
+        marker cannot be written.
         """
 
         def decide(shard: GroupShard, now: Instant) -> SeparateBatch:
@@ -345,7 +346,7 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
 
     def on_time(self, now_ms: int) -> None:
         """Handle the deadlines of groups that have passed in every shard. If this call is late, the
-        process was paused; session timeouts then restart first."""
+        process was paused. The session timeouts are then restarted first."""
         late_ms = 0 if self._armed_ms is None else now_ms - self._armed_ms
         now = self._now()
         for led in list(self._led.values()):

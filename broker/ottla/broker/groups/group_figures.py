@@ -30,12 +30,13 @@ class Rebalances:
         }
 
     def keep(self, shard: GroupShard) -> None:
-        """Add the rebalances of a shard that this broker no longer coordinates to the counts."""
+        """Add the rebalances of a shard to the counts when this broker stops coordinating the
+        shard."""
         self._ended.update(_rebalances_of(shard))
 
     def counts(self, shards: Iterable[GroupShard]) -> dict[str, int]:
         """Return the number of rebalances by protocol of the groups. `shards` are all shards that
-        this broker coordinates now."""
+        this broker currently coordinates."""
         counts = Counter(self._ended)
         for shard in shards:
             counts.update(_rebalances_of(shard))
@@ -54,8 +55,8 @@ def _rebalances_of(shard: GroupShard) -> dict[str, int]:
 def figures_of(
     led: Iterable[LedGroups], skipped_count: int, rebalances: Rebalances
 ) -> dict[str, float]:
-    """Return the numbers of groups, members and committed offsets on this broker, and of partitions
-    of `__consumer_offsets` that are still loading."""
+    """Return the numbers of groups, members and committed offsets on this broker. Also returns the
+    number of partitions of `__consumer_offsets` that are still loading."""
     every = list(led)
     shards = [each.shard for each in every if each.is_active]
     consumers = [group for shard in shards for group in shard.consumers.all()]

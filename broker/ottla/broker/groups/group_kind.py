@@ -1,9 +1,9 @@
 """Group kinds: one interface for the rules of each kind of group. Pure.
 
-A shard stores groups of several kinds under one namespace of ids. It finds the kind of a group by
-`CoordinatedGroup.type` and delegates every decision to it. A new kind (streams groups) is a
-`CoordinatedGroup`, a `GroupKind` and a row in the table of `shard.py`. Requests that exist for only
-one kind are methods of its `GroupKind`, which their handlers call.
+A shard stores groups of several kinds under one namespace of ids. `CoordinatedGroup.type` names the
+kind of a group, and the shard delegates every decision to this kind. A new kind (streams groups) is
+a `CoordinatedGroup`, a `GroupKind` and a row in the table of `shard.py`. Requests that exist for
+only one kind are methods of its `GroupKind`, which their handlers call.
 """
 
 from abc import ABC, abstractmethod
@@ -37,7 +37,7 @@ class GroupKind(ABC, Generic[GroupT]):
     type: ClassVar[str]
     """Value of `CoordinatedGroup.type` for groups of this kind."""
     has_offsets: ClassVar[bool] = True
-    """False if no offsets may be committed for groups of this kind, as for share groups."""
+    """False if groups of this kind have no committed offsets, as for share groups."""
 
     def __init__(self, groups: MutableMapping[str, CoordinatedGroup], outbox: Outbox) -> None:
         """Create the rules for one shard of the group coordinator. `groups` contains the groups of
@@ -62,8 +62,8 @@ class GroupKind(ABC, Generic[GroupT]):
         """Return True if an empty group can be deleted now.
 
         Otherwise, start to delete the data that the group has outside this shard, and return False.
-        `delete_again` is called after that. If the data cannot be deleted, `responder` is called
-        with an error code instead.
+        `delete_again` is called after the deletion of this data. If the data cannot be deleted,
+        `responder` is called with an error code instead.
         """
         return True
 
@@ -72,8 +72,8 @@ class GroupKind(ABC, Generic[GroupT]):
         """Delete an empty group and write the tombstones of its records."""
 
     def describe(self, group: GroupT) -> DescribedGroup | None:
-        """Return the DescribeGroups response of a group, or None if that API does not describe
-        groups of this kind."""
+        """Return the DescribeGroups response of a group, or None if DescribeGroups does not
+        describe groups of this kind."""
         return None
 
     # ---- the log

@@ -1,9 +1,9 @@
 """Encodes and decodes records of `__consumer_offsets`, in Kafka's formats. Pure.
 
-A key is an int16 with its kind, then the body. A value is an int16 with its version, then the body.
-A null value is a tombstone. Kinds of other coordinators (streams groups) are skipped when a log is
-read. The kinds of consumer groups (3 to 8 and 16) are in `consumer_records.py`, and the kinds of
-share groups (10 to 15) in `share_records.py`.
+A key consists of an int16 with its kind, and a body. A value consists of an int16 with its version,
+and a body. A null value is a tombstone. Kinds of other coordinators (streams groups) are skipped
+when a log is read. The kinds of consumer groups (3 to 8 and 16) are in `consumer_records.py`, and
+the kinds of share groups (10 to 15) in `share_records.py`.
 """
 
 from struct import Struct
@@ -131,8 +131,8 @@ _instant = Struct(">q").pack
 _value_without_metadata = Struct(">hqiBq").pack
 NO_TAGS = b"\0"
 TOPIC_ID_TAG = b"\1\0\x10"
-"""Encoded header of the only tagged field in the record value of a committed offset, which is the
-topic id: number of fields, tag 0, and size."""
+"""Encoded header of the topic id, the only tagged field in the record value of a committed offset:
+number of fields, tag 0, and size."""
 _GROUP_METADATA_PREFIX = _int16.pack(GROUP_METADATA)
 
 KINDS: dict[int, tuple[type[Message], type[Message]]] = {
@@ -156,8 +156,8 @@ KINDS: dict[int, tuple[type[Message], type[Message]]] = {
 """Key class and value class of each kind of record in `__consumer_offsets`, by kind number."""
 
 KIND_OF = {key: kind for kind, (key, _) in KINDS.items()}
-"""Kind number of records in `__consumer_offsets` that is written for each key class. If two kinds
-have the same class, the newer kind is written."""
+"""Kind number in `__consumer_offsets` of the records with each key class. If two kinds have the
+same class, the newer kind is written."""
 
 Key: TypeAlias = Message
 Value: TypeAlias = Message
@@ -166,15 +166,15 @@ Value: TypeAlias = Message
 def offset_key(group: str, topic: str, partition: int) -> bytes:
     """Return the encoded record key of a committed offset.
 
-    It is encoded by hand for speed, like most values, since every commit contains one key and one
+    It is encoded by hand for speed, like most values, because every commit writes one key and one
     value.
     """
     return offset_key_start(group, topic) + _index(partition)
 
 
 def offset_key_start(group: str, topic: str) -> bytes:
-    """Return the bytes with which the record keys of a group's committed offsets in one topic
-    begin: all fields before the partition."""
+    """Return the common start of the record keys of a group's committed offsets in one topic: all
+    fields before the partition."""
     raw_group, raw_topic = group.encode(), topic.encode()
     return b"".join(
         (
@@ -226,8 +226,8 @@ def tags_of(topic_id: UUID) -> bytes:
 
 
 def _keep_tags(topic_id: UUID) -> bytes:
-    """Encode the tagged fields in the record values of a topic's committed offsets, and cache them.
-    Returns the bytes."""
+    """Encode the tagged fields in the record values of a topic's committed offsets. Caches and
+    returns the bytes."""
     if len(_tags_of) >= TOPICS_KEPT_MAX:
         _tags_of.clear()
     tags = _tags_of[topic_id] = NO_TAGS if topic_id == ZERO_UUID else TOPIC_ID_TAG + topic_id.bytes

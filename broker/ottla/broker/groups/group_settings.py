@@ -66,8 +66,8 @@ _DYNAMIC = {
 class SettingsOfGroups:
     """Effective settings of groups. Groups without dynamic settings share one object.
 
-    Each heartbeat reads the settings twice, and building them would cost more than all other work
-    of the heartbeat.
+    Each heartbeat reads the settings twice. Building them each time would cost more than all other
+    work of the heartbeat.
     """
 
     __slots__ = ("_config", "_image", "_in_file", "_known", "_node_id", "_unset")

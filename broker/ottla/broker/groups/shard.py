@@ -185,8 +185,8 @@ class GroupShard:
 
     @property
     def has_work(self) -> bool:
-        """True if this shard of the group coordinator has unfinished work that `work` runs in
-        steps."""
+        """True if this shard of the group coordinator has unfinished work. The method `work` runs
+        this work in steps."""
         return bool(self._backlog)
 
     def work(self, now: Instant) -> None:
@@ -255,8 +255,8 @@ class GroupShard:
     def resume_in_steps(
         self, now: Callable[[], Instant], on_unfit: Callable[[str, Exception], None] | None
     ) -> Iterator[None]:
-        """Start to serve the shard's groups as `resume` does, but in steps. No request may be
-        served before the last step."""
+        """Start to serve the shard's groups in steps, in the same way as `resume`. No request may
+        be served before the last step."""
         pace = StepPace()
         for group_id in self.store.group_ids:
             group = self.groups.get(group_id)
@@ -345,8 +345,8 @@ class GroupShard:
     def _may_commit(
         self, request: OffsetCommitRequest, responder: Responder, now: Instant, version: int
     ) -> bool:
-        """Return whether the member that a request names may commit offsets. If not, the request is
-        answered with the error code."""
+        """Return whether the member that a request names may commit offsets. If it may not, the
+        request is answered with the error code."""
         group = self.groups.get(request.group_id)
         try:
             if group is None:
@@ -424,8 +424,8 @@ class GroupShard:
     ) -> None:
         """Delete a group's offsets of topics to which no member subscribes (KIP-496).
 
-        `responder` is called with an error code for each partition. If the group may use every
-        topic, `responder` is called with a single error code.
+        `responder` is called with an error code for each partition. If the group does not exist, or
+        may use any topic, `responder` is called with a single error code.
         """
         group = self.groups.get(group_id)
         if group is None:
@@ -477,8 +477,8 @@ class GroupShard:
             self._outbox.answer_when_committed(responder, ErrorCode.NONE)
 
     def describe(self, group_id: str) -> DescribedGroup | None:
-        """Return the DescribeGroups response of a group, or None if that API does not describe
-        groups of its kind."""
+        """Return the DescribeGroups response of a group, or None if DescribeGroups does not
+        describe groups of its kind."""
         group = self.groups.get(group_id)
         return None if group is None else self._kind_of(group).describe(group)
 

@@ -29,16 +29,15 @@ from ottla.wire.messages.group_metadata_value import GroupMetadataValue, MemberM
 from ottla.wire.messages.join_group_response import JoinGroupResponseMember
 
 CONSUMER_PROTOCOL = "consumer"
-"""Protocol type of groups of consumers. Other users of groups (such as Kafka Connect) have their
-own."""
+"""Protocol type of groups of consumers. Groups of other applications, such as Kafka Connect, have
+other protocol types."""
 
 CLASSIC = "classic"
 """Group type of classic groups in ListGroups responses (KIP-848)."""
 
 
 VERSION_BYTES = 2
-"""Number of bytes of the version (int16) with which the subscription in a member's metadata
-begins."""
+"""Size in bytes of the version (int16) at the start of the subscription in a member's metadata."""
 
 
 class GroupState(StrEnum):
@@ -136,8 +135,8 @@ class ClassicGroup(CoordinatedGroup):
 
     @property
     def is_unused(self) -> bool:
-        """True if the group may be deleted as soon as it has no committed offsets. It then has no
-        members, and no assigned member id with which a client may still join."""
+        """True if the group may be deleted as soon as it has no committed offsets. Such a group has
+        no members and no assigned member id whose client may still join."""
         return self.state is GroupState.EMPTY and not self.pending_joins
 
     @property
@@ -292,8 +291,8 @@ class ClassicGroup(CoordinatedGroup):
         """Return the names of the topics to which the group's members subscribe, or None if they
         are unknown.
 
-        They are known if the members are consumers and the group has a generation, because the
-        coordinator then reads the subscriptions in the members' metadata.
+        The topics are known if the members are consumers and the group has a generation, because
+        the coordinator then reads the subscriptions in the members' metadata.
         """
         if self.protocol_type != CONSUMER_PROTOCOL or self.protocol_name is None:
             return None

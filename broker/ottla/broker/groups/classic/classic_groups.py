@@ -50,7 +50,7 @@ class ClassicGroups(GroupKind[ClassicGroup]):
 
     def make(self, group_id: str) -> ClassicGroup:
         """Create and return a classic group without members. It replaces any existing group with
-        that id."""
+        the same id."""
         group = ClassicGroup(group_id)
         self._groups[group_id] = group
         return group

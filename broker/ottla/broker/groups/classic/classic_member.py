@@ -53,7 +53,7 @@ class ClassicMember:
         """Assignment protocols that the member supports, the preferred one first."""
         self.assignment = assignment
         self.is_new = False
-        """True until the member's first generation begins. Until then the member cannot send
+        """True until the member's first generation begins. Before that, the member cannot send
         heartbeats."""
         self.join_responder: Responder | None = None
         self.sync_responder: Responder | None = None

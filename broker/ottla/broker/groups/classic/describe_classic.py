@@ -5,13 +5,13 @@ from ottla.model.errors import ErrorCode
 from ottla.wire.messages.describe_groups_response import DescribedGroup, DescribedGroupMember
 
 NOT_FOUND_FROM = 6
-"""First version of DescribeGroups whose response distinguishes a missing group from a dead one
-(KIP-1043)."""
+"""First version of DescribeGroups whose response distinguishes a missing group from a group in the
+state Dead (KIP-1043)."""
 
 
 def describe(group: ClassicGroup) -> DescribedGroup:
-    """Return the DescribeGroups entry for a classic group and its members. It has a protocol and
-    assignments only if the group is stable."""
+    """Return the DescribeGroups entry for a classic group and its members. The entry has a protocol
+    and assignments only if the group is stable."""
     is_stable = group.state is GroupState.STABLE
     protocol = group.protocol_name or "" if is_stable else ""
     return DescribedGroup(

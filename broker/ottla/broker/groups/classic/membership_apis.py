@@ -34,8 +34,8 @@ NULL_PROTOCOL_FROM = 7
 """First version of JoinGroup whose response may contain a null protocol."""
 
 CLIENT_ID_LENGTH_MAX = 1_000
-"""Maximum number of characters of a client id that the coordinator stores, and with which a new
-member id begins."""
+"""Maximum number of characters of a client id that the coordinator stores. A new member id begins
+with the client id."""
 
 PROTOCOL_IN_SYNC_FROM = 5
 """First version of SyncGroup that contains the protocol type and name that the member expects
@@ -51,8 +51,8 @@ consumer protocol each removal takes about 50 µs. A larger request is served in
 increments the group's epoch."""
 
 ANSWERED_AT_ONCE_MAX = 2_000
-"""Maximum number of LeaveGroup response entries that are built per event-loop iteration, at a
-microsecond each."""
+"""Maximum number of LeaveGroup response entries that are built per event-loop iteration. Each entry
+takes about a microsecond."""
 
 
 class MembershipApis:
@@ -157,8 +157,8 @@ class MembershipApis:
     def _leave_in_steps(
         self, context: RequestContext, group_id: str, members: list[MemberIdentity]
     ) -> Steps[None]:
-        """Remove the members that a LeaveGroup request names, some in each step, and answer when
-        all are removed."""
+        """Remove the members that a LeaveGroup request names, in several steps, and answer when all
+        are removed."""
         starts = range(0, len(members), LEAVING_AT_ONCE_MAX)
 
         def answer(answers: Sequence[list[ErrorCode] | ErrorCode]) -> None:

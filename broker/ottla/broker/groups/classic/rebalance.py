@@ -1,9 +1,10 @@
 """Rebalances of classic groups: joining, assignment, heartbeats, leaving. Pure.
 
 A rebalance has two rounds. JoinGroup requests wait until all members have joined, or until the
-longest rebalance timeout has passed. All are then answered, and the leader's response lists all
-members. SyncGroup requests wait for the leader's SyncGroup, which contains the assignment. The
-assignment is written to the log, and all SyncGroup requests are answered once it is committed.
+longest rebalance timeout has passed. All JoinGroup requests are then answered, and the leader's
+response lists all members. SyncGroup requests wait for the leader's SyncGroup, which contains the
+assignment. The assignment is written to the log, and all SyncGroup requests are answered once it is
+committed.
 
 Sources: KIP-62 (rebalance timeout), KIP-134 (initial delay), KIP-345 (static members), KIP-394 (ids
 before joining), KIP-559 (protocol in sync), KIP-814 (skip the assignment).
@@ -36,12 +37,12 @@ from ottla.wire.messages.sync_group_response import SyncGroupResponse
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """Maximum time in milliseconds for which a JoinGroup of a new member may wait. A shorter time
-removes members during slow rebalances. With a longer time, members remain whose clients have
-stopped or have joined again under another id."""
+removes members during slow rebalances. A longer time keeps members whose clients have stopped or
+have joined again under another id."""
 
 ABSENT_WAIT_MS_MIN = 1_000
-"""Minimum milliseconds that a rebalance waits for static members if no member has joined. With 0
-the group would rebalance without pause."""
+"""Minimum milliseconds that a rebalance waits for static members if no member has joined. With 0,
+the group would rebalance again without a pause."""
 
 ID_REQUIRED_FROM = 4
 """First version of JoinGroup in which a dynamic member must first request a member id, and then
@@ -72,8 +73,8 @@ class Join(NamedTuple):
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """Milliseconds that the member has for joining again after a rebalance begins. In version 0
-        of JoinGroup, which has no such field, it is the session timeout."""
+        """Milliseconds that the member has for joining again after a rebalance begins. Version 0 of
+        JoinGroup has no such field; the session timeout is then used."""
         asked_ms = self.request.rebalance_timeout_ms
         return self.request.session_timeout_ms if asked_ms < 0 else asked_ms
 
@@ -100,8 +101,8 @@ class Rebalancer:
         self._new_id = new_id
         self._record_bytes_max = record_bytes_max
         self._initial_delays: dict[str, tuple[int, int]] = {}
-        """Groups in their first rebalance. Each has two durations in milliseconds: its current
-        delay, and the remaining time by which the delay may be extended."""
+        """Groups in their first rebalance. The values are two durations in milliseconds: the
+        group's current delay, and the remaining time by which the delay may be extended."""
 
     # ---- joining
 
@@ -389,7 +390,7 @@ class Rebalancer:
 
     def _is_too_large(self, value: GroupMetadataValue) -> bool:
         """Return True if the record of a classic group would be too large for the log. Such a
-        record would block all groups in the log."""
+        record would block the writes of all groups in the log."""
         return len(group_value(value)) > self._record_bytes_max()
 
     # ---- heartbeats and leaving
@@ -452,8 +453,8 @@ class Rebalancer:
         """Start a rebalance after members have left, or complete a rebalance that waited for these
         members.
 
-        If no client had joined with any of the removed member ids, no rebalance is needed, because
-        these ids had no partitions.
+        Without `has_lost_member`, only member ids were removed whose clients had not joined. These
+        ids had no partitions, so no rebalance is needed.
         """
         if not group.is_in(STABLE, COMPLETING):
             self._complete_join_if_ready(group, now)
@@ -501,8 +502,8 @@ class Rebalancer:
         """Start to serve a classic group that was downgraded from the consumer protocol. All
         members join again.
 
-        The group's record contains the next generation, without members yet. A coordinator that
-        loads it before the end of the rebalance also makes all members join.
+        The group's record contains the next generation, without members yet. If another coordinator
+        loads the record before the end of the rebalance, all members also join again.
         """
         value = group.as_value()
         value.generation += 1
@@ -574,7 +575,7 @@ def _synced(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:
 
 
 def _value_after(group: ClassicGroup, member_id: str, join: Join) -> GroupMetadataValue:
-    """Return the record value that a classic group has after a static member has joined under a new
+    """Return the record value of a classic group after a static member has joined under a new
     member id."""
     value = group.as_value()
     for member in value.members:

@@ -65,8 +65,7 @@ class AssignedChanges(ABC, Generic[AssignedGroupT, MemberT]):
             raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
 
     def fits(self, group: AssignedGroupT, member: MemberT) -> bool:
-        """Return True if the record of a group member's description is not too large for the
-        log."""
+        """Return True if the record of a group member's description fits into the log."""
         return self._fits(self._member_record(group.group_id, member))
 
     def _fits(self, record: CoordinatorRecord) -> bool:

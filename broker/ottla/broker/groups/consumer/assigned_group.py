@@ -20,8 +20,8 @@ from ottla.model.compiled import mypyc_attr
 from ottla.model.ids import NodeId
 
 Subscription: TypeAlias = tuple[frozenset[str], str]
-"""Subscription of a group member: topic names, and a regular expression (empty if there is
-none)."""
+"""Subscription of a group member: topic names, and a regular expression, which is an empty text if
+the member has none."""
 
 
 class AssignedMember(Protocol):
@@ -87,8 +87,8 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
         """Number of members for each subscription. Most members have the same subscription."""
         self.hashed: tuple[frozenset[str], MetadataImage, bool, int] | None = None
         """The last computed hash of the subscribed topics, with its inputs: the topic names, the
-        metadata image, and whether racks are included. It is cached so that it is computed once for
-        all members. None if no hash was computed yet."""
+        metadata image, and whether racks are included. The hash is cached, so that it is computed
+        once for all members. None before the first computation."""
 
     @property
     def is_empty(self) -> bool:
@@ -131,7 +131,8 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
         return False
 
     def hash_of_topics(self, image: MetadataImage) -> int:
-        """Return a hash of the group's subscribed topics, which changes when a topic changes.
+        """Return a hash of the group's subscribed topics. The hash changes when a subscribed topic
+        changes.
 
         If the group depends on racks, the hash also changes with the racks of the replicas
         (KIP-1101).
@@ -170,8 +171,8 @@ class AssignedGroup(CoordinatedGroup, Generic[MemberT]):
         return member
 
     def _count_subscription(self, member: MemberT, change: int) -> None:
-        """Add `change` (1 or -1) to the number of members that have a member's subscription. The
-        first or last member with a subscription changes the group's topics."""
+        """Add `change` (1 or -1) to the number of members with a member's subscription. The group's
+        topics change with the first and the last member of a subscription."""
         subscription = member.subscription
         if self._subscriptions[subscription] in (0, -change):
             self._subscribed_topics = None

@@ -2,8 +2,8 @@
 
 The coordinator computes the assignment; `assigned_group.py` describes the epochs of its progress. A
 partition that moves between members belongs to the old owner until the old owner has reported its
-revocation. Only then is it assigned to the new owner. `owner_epoch_of` shows whether another member
-still owns it.
+revocation. Only afterwards is it assigned to the new owner. `owner_epoch_of` shows whether another
+member still owns a partition.
 
 Invariant: OneOwner. No two members own a partition, whether it is assigned or being revoked.
 """
@@ -49,7 +49,7 @@ class ResolvedRegex(NamedTuple):
 
     topics: frozenset[str]
     version: int
-    """Offset in the metadata log up to which topics were matched with the expression."""
+    """Metadata offset up to which changes of topics were matched with the expression."""
     timestamp_ms: int
 
 
@@ -77,8 +77,8 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
         """Member id of each static member, by group.instance.id."""
         self.regexes: dict[str, ResolvedRegex] = {}
         self.readers: dict[str, RegexReaders] = {}
-        """Principals that subscribe to each regular expression, recorded only if there is an
-        authorizer. Not stored in the log."""
+        """Principals that subscribe to each regular expression. They are recorded only if there is
+        an authorizer, and are not stored in the log."""
         self.readers_due_ms = 0
         """Monotonic time in milliseconds of the next check for subscribers that sent no heartbeats;
         0 before the first check."""
@@ -115,8 +115,8 @@ class ConsumerGroup(AssignedGroup[ConsumerMember]):
         return self.state.value
 
     def assignor_name(self, default: str) -> str:
-        """Return the name of the assignor that most members of the group prefer, or `default` if
-        they prefer none."""
+        """Return the name of the assignor that most members of the group prefer, or `default` if no
+        member has a preference."""
         votes = Counter(
             member.server_assignor
             for member in self.members.values()
@@ -242,7 +242,7 @@ def may_join_again(group: ConsumerGroup, member: ConsumerMember | None, known_id
 
 
 def unknown_member(group_id: str, member_id: str) -> RefusedError:
-    """Return the error for a client that names a member id which is not in the group."""
+    """Return the error for a client with a member id that is not in the group."""
     return RefusedError(
         ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}."
     )

@@ -96,7 +96,7 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
 
     @property
     def rebalance_count(self) -> int:
-        """Number of times that the epoch of any consumer group in this shard was incremented."""
+        """Total number of increments of group epochs in this shard, over all consumer groups."""
         return self._changes.rebalance_count
 
     # ---- the log
@@ -154,8 +154,8 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
     # ---- requests of this protocol
 
     def handle_heartbeat(self, heartbeat: MemberHeartbeat, now: Instant) -> None:
-        """Handle a ConsumerGroupHeartbeat request. The responder gets a response with the member's
-        epoch and assignment."""
+        """Handle a ConsumerGroupHeartbeat request. Passes a response with the member's epoch and
+        assignment to the request's responder."""
         try:
             answer = self._heartbeat(heartbeat, now)
         except RefusedError as refusal:
@@ -212,8 +212,9 @@ class ConsumerGroups(GroupKind[ConsumerGroup]):
         return self._rebalancer.heartbeat(group, heartbeat, now)
 
     def _downgrade(self, group: ConsumerGroup, leaving: Set[str], now: Instant) -> bool:
-        """Downgrade a consumer group to a classic group if, without the members in `leaving`, no
-        member uses the consumer protocol. Returns True if the group was downgraded."""
+        """Downgrade a consumer group to a classic group if only members of the classic protocol
+        remain after the members in `leaving` have left. Returns True if the group was
+        downgraded."""
         if not self._mixed.may_downgrade(group, leaving):
             return False
         classic = self._mixed.downgraded(group, leaving, now)

@@ -1,7 +1,7 @@
 """Member of a consumer group (KIP-848): its subscription and its assignment. Pure.
 
-Members are immutable. Each change creates a new object, so code that is computing an assignment
-never sees the member change.
+Members are immutable. Each change creates a new object, so a member cannot change while an
+assignment is being computed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,8 +24,8 @@ least 1."""
 
 LEAVING_EPOCH = -1
 LEAVING_FOR_A_WHILE_EPOCH = -2
-"""Member epoch in the last heartbeat of a static member that stops temporarily. Its partitions stay
-assigned to it."""
+"""Member epoch in the last heartbeat of a static member that stops temporarily. The member keeps
+its partitions."""
 
 NO_REBALANCE_TIMEOUT_MS = -1
 
@@ -77,8 +77,8 @@ class ConsumerMember:
     classic: ClassicMemberState | None = None
     member_epoch: int = 0
     previous_member_epoch: int = -1
-    """Previous epoch of the group member. It is accepted as well as the current one, since the
-    response with the current epoch may be lost."""
+    """Previous epoch of the group member. The coordinator accepts it in addition to the current
+    epoch, since the response with the current epoch may be lost."""
     state: MemberState = MemberState.STABLE
     assigned: Assignment = field(default_factory=lambda: NOTHING)
     pending_revocation: Assignment = field(default_factory=lambda: NOTHING)

@@ -123,8 +123,8 @@ class ConsumerRebalancer:
     ) -> None:
         """Create the rebalancer of consumer groups. `settings` returns the settings of one group.
 
-        `downgrade` is called before members are removed. If all members that stay use the classic
-        protocol, it replaces the group by a classic one and returns True.
+        `downgrade` is called before members are removed. If all remaining members use the classic
+        protocol, it replaces the group by a classic group and returns True.
         """
         self._config = config
         self._timers = timers
@@ -152,7 +152,7 @@ class ConsumerRebalancer:
         its next step towards its target assignment. Returns the response.
 
         Returns None if a new member gets its response later, when the target assignment is
-        computed. If RefusedError is raised, nothing has changed.
+        computed. If RefusedError is raised, the group is unchanged.
         """
         request, owned = heartbeat.request, heartbeat.owned
         self._check_subscription(request)
@@ -217,8 +217,8 @@ class ConsumerRebalancer:
     def _take_description(
         self, group: ConsumerGroup, member: ConsumerMember, described: ConsumerMember, now: Instant
     ) -> None:
-        """Update the description of a consumer group member. If that changes the group's topics or
-        the member's rack, the group's epoch is incremented."""
+        """Update the description of a consumer group member. If the group's topics or the member's
+        rack change, the group's epoch is incremented."""
         is_new = member.member_id not in group.members
         topics = group.topics_of(member)
         if is_new or (described is not member and described != member):
@@ -291,7 +291,7 @@ class ConsumerRebalancer:
     def replace_static(
         self, group: ConsumerGroup, old: ConsumerMember, new: ConsumerMember
     ) -> None:
-        """Replace the member id of a restarted static group member, which keeps its target
+        """Assign a new member id to a restarted static group member. The member keeps its target
         assignment."""
         self._targets.rename(group, old.member_id, new.member_id)
         target = group.target_of(old.member_id)
@@ -356,7 +356,7 @@ class ConsumerRebalancer:
 
     def find_static(self, group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
         """Return a static member of the group. Raises RefusedError if another member id has
-        replaced it."""
+        replaced `member_id`."""
         known_id = group.static_members.get(instance_id)
         if known_id is None:
             raise RefusedError(
@@ -437,20 +437,20 @@ class ConsumerRebalancer:
     # ---- topics
 
     def on_topics(self, group: ConsumerGroup, changed: frozenset[str], now: Instant) -> None:
-        """Apply changes of topics to a consumer group. If the group's topics changed, or the racks
-        of their replicas while a member has a rack, the group's epoch is incremented."""
+        """Apply changes of topics to a consumer group. Increments the group's epoch if the
+        group's topics changed. Changed racks of replicas also increment the epoch if a member
+        has a rack."""
         is_touched = not changed.isdisjoint(group.subscribed_topics())
         if self._resolve(group, now) or (is_touched and self._has_other_topics(group)):
             self._raise_epoch(group)
 
     def _has_other_topics(self, group: ConsumerGroup) -> bool:
-        """Return whether the group subscribes to other topics now than at its last change of
-        epoch."""
+        """Return whether the group's topics differ from the topics at its last change of epoch."""
         return group.hash_of_topics(self._topics.image) != group.metadata_hash
 
     def _refresh_readers(self, group: ConsumerGroup, now: Instant) -> bool:
         """Remove the subscribers to the group's regular expressions that sent no heartbeat since
-        the last check. Returns True if the members may see more topics as a result."""
+        the last check. Returns True if the remaining members may see more topics."""
         is_first = not group.readers_due_ms
         session_ms = self._settings(group.group_id).session_timeout_ms
         interval_ms = max(self._config.consumer_regex_refresh_interval_ms, session_ms)
@@ -521,8 +521,8 @@ class ConsumerRebalancer:
 
 
 def _described(member: ConsumerMember, heartbeat: MemberHeartbeat) -> ConsumerMember:
-    """Return a consumer group member as described by a heartbeat. Fields that the heartbeat omits
-    are unchanged."""
+    """Return a consumer group member with the description in a heartbeat. Fields that the heartbeat
+    omits are unchanged."""
     request = heartbeat.request
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     timeout_ms = request.rebalance_timeout_ms

@@ -7,7 +7,7 @@ Kafka's format. Pure.
                                                 16  topics that match a regular expression
 
 A record with a null value deletes the entity in its key. A compacted log may contain the records of
-a group in any order, so each creates the group and member that it needs.
+a group in any order, so each record creates its group and member if they do not exist.
 """
 
 from dataclasses import replace
@@ -105,8 +105,8 @@ def group_tombstones(group_id: str, *, has_old_topics: bool) -> list[Coordinator
 
 
 def old_topics_tombstone(group_id: str) -> CoordinatorRecord:
-    """Return the tombstone for the record of a group's topics that a coordinator before Kafka 4.1
-    wrote."""
+    """Return the tombstone for a record of a group's topics, which coordinators wrote before Kafka
+    4.1."""
     return record(OldTopicsKey(group_id=group_id), None)
 
 

@@ -142,8 +142,8 @@ def _member(member: ConsumerMember, target: Partitions, image: MetadataImage) ->
 
 
 def _named(partitions: Partitions, image: MetadataImage) -> Assignment:
-    """Return a member's partitions as the ConsumerGroupDescribe response lists them, with topic
-    names. Deleted topics are left out."""
+    """Return a member's partitions, with topic names, in the form of the ConsumerGroupDescribe
+    response. Deleted topics are left out."""
     return Assignment(
         topic_partitions=[
             TopicPartitions(

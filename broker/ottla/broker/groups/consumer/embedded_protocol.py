@@ -21,7 +21,7 @@ from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolS
 M = TypeVar("M", bound=Message)
 
 PREFIX_BYTES = 2
-"""Number of bytes of the version (int16) before each subscription or assignment in the format of
+"""Size in bytes of the version (int16) before each subscription or assignment in the format of
 classic consumers."""
 
 NamedPartitions = dict[str, frozenset[int]]
@@ -50,8 +50,8 @@ def read_subscription(data: bytes) -> EmbeddedSubscription | None:
 
 
 def read_assignment(data: bytes, topics: TopicView) -> Assignment:
-    """Return a classic consumer's assignment as computed by the group's leader, or an empty one if
-    it cannot be read."""
+    """Return a classic consumer's assignment as computed by the group's leader, or an empty
+    assignment if the bytes cannot be read."""
     found = _read(ConsumerProtocolAssignment, data)
     if found is None:
         return NOTHING
@@ -60,8 +60,8 @@ def read_assignment(data: bytes, topics: TopicView) -> Assignment:
 
 
 def assignment_bytes(assignment: Assignment, metadata: bytes, topics: TopicView) -> bytes:
-    """Encode an assignment for a classic consumer, in the version of the consumer's subscription in
-    `metadata`."""
+    """Encode an assignment for a classic consumer. The version is the version of the consumer's
+    subscription in `metadata`."""
     version = max(0, _version_of(metadata, ConsumerProtocolAssignment.VERSIONS[-1]))
     named = [
         AssignedPartitions(topic=topic.name, partitions=sorted(indexes))
@@ -74,7 +74,7 @@ def assignment_bytes(assignment: Assignment, metadata: bytes, topics: TopicView)
 
 
 def _read(kind: type[M], data: bytes) -> M | None:
-    """Decode the subscription or assignment that follows its version. Returns None if it cannot be
+    """Decode the subscription or assignment after the version. Returns None if the bytes cannot be
     read."""
     version = _version_of(data, kind.VERSIONS[-1])
     if version < 0:

@@ -172,8 +172,8 @@ class MixedGroups:
     # ---- requests of members of the classic protocol
 
     def join(self, group: ConsumerGroup, join: Join, now: Instant) -> None:
-        """Handle a classic member's JoinGroup request to a consumer group. It is answered without
-        waiting for other members."""
+        """Handle a classic member's JoinGroup request to a consumer group. The request is answered
+        without waiting for other members."""
         request = join.request
         try:
             subscription = self._subscription_of(group, join)
@@ -233,8 +233,8 @@ class MixedGroups:
     def _find_or_make(
         self, group: ConsumerGroup, join: Join
     ) -> tuple[ConsumerMember, ConsumerMember | None]:
-        """Return the member that sends a JoinGroup request, as it was before the request, and the
-        static member that it replaces. The second value is None if no member is replaced."""
+        """Return the member before its JoinGroup request, and the static member that it replaces.
+        The second value is None if no member is replaced."""
         request = join.request
         instance_id, member_id = request.group_instance_id, request.member_id
         known_id = None if instance_id is None else group.static_members.get(instance_id)
@@ -369,8 +369,7 @@ def _metadata(group: ClassicGroup, member: ClassicMember) -> bytes:
 
 
 def _have_common(group: ConsumerGroup, protocols: Iterable[Protocol]) -> bool:
-    """Return True if there is an assignment protocol that all classic members of a group and
-    `protocols` have in common."""
+    """Return True if at least one of `protocols` is supported by all classic members of a group."""
     known = [
         {name for name, _ in member.classic.protocols}
         for member in group.members.values()

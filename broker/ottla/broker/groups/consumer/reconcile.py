@@ -36,11 +36,11 @@ def reconcile(
     owner_epoch_of: Callable[[UUID, int], int],
     owned: Assignment | None,
 ) -> ConsumerMember:
-    """Return the state of a group member after its next step towards its target assignment. If
-    there is no step, the same object is returned.
+    """Return the state of a group member after its next step towards its target assignment. If no
+    step is possible, the same object is returned.
 
-    `owned` contains the partitions that the member reported to own. It is None if the member
-    reported none.
+    `owned` contains the partitions that the member reported as its own, or is None if the member
+    did not report its partitions.
     """
     if member.is_reconciled_to(target_epoch):
         return member

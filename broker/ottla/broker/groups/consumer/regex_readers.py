@@ -1,8 +1,8 @@
-"""Removes, from the topics that match a regular expression, topics that one of its subscribers may
-not see. Pure.
+"""Filters the topics that match a regular expression: topics that one of its subscribers may not
+see are removed. Pure.
 
 A group has one list of topics for each expression, as in Kafka's records. The list contains the
-topics that all subscribers to the expression may describe. No member therefore sees the name of a
+topics that all subscribers to the expression may describe. Therefore no member sees the name of a
 topic for which it lacks permission. Without an authorizer, no subscribers are stored and all topics
 are visible.
 """
@@ -23,8 +23,8 @@ group. A larger value costs more per topic."""
 
 
 class RegexReaders:
-    """Principals that subscribe to one regular expression, and the topics that every one of them is
-    allowed to describe."""
+    """Principals that subscribe to one regular expression, and the topics that all of them may
+    describe."""
 
     __slots__ = ("_decided", "_has_more", "_heard", "_readers", "_version", "_visible")
 
@@ -35,13 +35,13 @@ class RegexReaders:
         self._version = -1
         self._decided: set[str] = set()
         self._visible: set[str] = set()
-        """Names of the topics that all subscribers may see. A topic whose visibility must be
-        decided again keeps its previous decision until then."""
+        """Names of the topics that all subscribers may see. Until the visibility of a topic is
+        decided again, its previous decision is used."""
         self._has_more = False
 
     def note(self, permissions: Permissions) -> bool:
-        """Store a principal that subscribes to the regular expression. Returns True if that may
-        change the topics that all subscribers may see."""
+        """Store a principal that subscribes to the regular expression. Returns True if the topics
+        that all subscribers may see can change."""
         principal = permissions.principal
         self._heard.add(principal)
         is_new = principal not in self._readers and len(self._readers) < READERS_MAX
@@ -57,8 +57,8 @@ class RegexReaders:
         """Remove the principals that sent no heartbeat since the last call. Returns True if a
         principal was removed.
 
-        The members of such a principal have left, so its permissions no longer limit the topics of
-        other members.
+        The members of these principals have left, so their permissions no longer limit the topics
+        of other members.
         """
         silent = self._readers.keys() - self._heard
         self._heard.clear()

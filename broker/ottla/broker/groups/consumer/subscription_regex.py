@@ -1,9 +1,9 @@
 """Compiles and matches the regular expressions of subscriptions, in RE2's syntax as in Kafka's
 coordinator. Pure.
 
-Clients write the expressions, and the broker matches each with every topic. The cost of a match
-must therefore be bounded. RE2 takes time linear in the length of the name for every expression. It
-therefore supports no back references and no look-around. This module bounds the size of an
+Clients write the expressions, and the broker matches each of them with every topic. The cost of a
+match must therefore be bounded. For every expression, RE2 takes time linear in the length of the
+name. It therefore supports no back references and no look-around. This module bounds the size of an
 expression.
 """
 
@@ -30,9 +30,9 @@ be refused. With 128 KiB, some expressions take milliseconds for each name."""
 
 
 UNICODE_CLASSES_MAX = 8
-r"""Maximum number of Unicode classes, such as `\pL`, in one regular expression. Each has hundreds
-of ranges and takes a millisecond to compile, even if the expression is then refused. Topic names do
-not need them."""
+r"""Maximum number of Unicode classes, such as `\pL`, in one regular expression. Each class has
+hundreds of ranges and takes a millisecond to compile, even if the expression is then refused. Topic
+names do not need Unicode classes."""
 
 
 @cache
@@ -77,7 +77,7 @@ def instruction_count(regex: TopicRegex) -> int:
 
 
 def matches(regex: TopicRegex, names: Iterable[str]) -> frozenset[str]:
-    """Return the names that match the regular expression as a whole, not only in part."""
+    """Return the names that match the whole regular expression, not only a part of it."""
     return frozenset(name for name in names if regex.fullmatch(name))  # type: ignore[attr-defined]
 
 

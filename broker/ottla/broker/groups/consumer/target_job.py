@@ -132,8 +132,8 @@ class TargetJob(Generic[AssignedGroupT, MemberT]):
         return found
 
     def apply(self) -> None:
-        """Apply the computed target assignments to the group. Members and topics that are no longer
-        in the group or its subscriptions are left out."""
+        """Apply the computed target assignments to the group. Members that have left, and topics
+        that a member has unsubscribed, are left out."""
         group, changes = self.group, self._group_changes
         for old_id, (target, record) in self._changes.items():
             member_id = self._id_now(old_id)

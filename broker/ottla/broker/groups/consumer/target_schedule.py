@@ -62,8 +62,8 @@ class TargetSchedule(Generic[AssignedGroupT, MemberT]):
     def is_behind(self, group: AssignedGroupT, now: Instant) -> bool:
         """Start to compute a group's target assignment if it is older than the group epoch.
 
-        Returns True if the target is not ready yet, because the computation takes several
-        event-loop iterations or must wait for the assignment interval.
+        Returns True if the target is not ready yet: its computation takes several event-loop
+        iterations, or must wait for the assignment interval.
         """
         if group.group_epoch <= group.target_epoch:
             return False
@@ -92,8 +92,9 @@ class TargetSchedule(Generic[AssignedGroupT, MemberT]):
         responder: Responder,
         on_target: Callable[[Instant], None],
     ) -> None:
-        """Call `on_target` when the target assignment for the group's current epoch is computed or
-        the member is gone. The call is omitted if `take_waiting` removes the request first."""
+        """Call `on_target` when the target assignment for the group's current epoch is computed, or
+        when the member has left. `on_target` is not called if `take_waiting` removes the request
+        first."""
         waiting = WaitingJoin(member_id, group.group_epoch, responder, on_target)
         self._waiting.setdefault(group.group_id, []).append(waiting)
 

@@ -1,13 +1,13 @@
 """View of the cluster's topics for groups: names, partitions, and matches of regular expressions.
 Pure.
 
-A regular expression is matched with every topic once, and after that only with new topics. Each
+A regular expression is matched with every topic once, and afterwards only with new topics. Each
 call performs a bounded amount of work, the cheapest expressions first. The driver requests further
-slices between other tasks (`resolve_slice`). `resolve` returns None until the first search is
-complete. While new topics are being searched, it returns the previous result.
+slices of work between other tasks (`resolve_slice`). `resolve` returns None until the first search
+is complete. During a search of new topics, it returns the previous result.
 
 The matches are stored for every expression in use. Compiled programs are stored only for recently
-used expressions; others are compiled again at each change of topics.
+used expressions. Other expressions are compiled again at each change of topics.
 """
 
 from collections import OrderedDict, deque
@@ -43,15 +43,15 @@ PROGRAMS_MAX = 1_000
 
 REGEX_COUNT_MAX = 5_000
 """Maximum number of regular expressions in use by groups. A further expression is refused, because
-each takes time for every new topic."""
+each expression takes time for every new topic."""
 
 PRUNE_COUNT_MIN = 500
 """Number of stored regular expressions above which the unused expressions are deleted."""
 
 
 class _TopicChanges(NamedTuple):
-    """Topics that one metadata image created and deleted. They are matched with regular expressions
-    later."""
+    """Topics that one metadata image created and deleted. The regular expressions are matched with
+    them later."""
 
     gone: frozenset[str]
     created: tuple[str, ...]
@@ -86,7 +86,7 @@ class ResolvedTopics(NamedTuple):
 
 
 class TopicView:
-    """Topics of the current metadata image, as groups need them; `follow` applies the next
+    """Topics of the current metadata image, in the form that groups need. `follow` applies the next
     image."""
 
     def __init__(self, used_regexes: Callable[[], Iterable[str]] = tuple) -> None:
@@ -117,7 +117,7 @@ class TopicView:
 
     def follow(self, delta: MetadataDelta, image: MetadataImage) -> frozenset[str]:
         """Apply a new metadata image. Returns the names of the topics that were created or deleted,
-        that got more partitions, or whose replicas may be in other racks now."""
+        got more partitions, or may have replicas in other racks."""
         if self.image is EMPTY or delta.base.provenance != self.image.provenance:
             delta = MetadataDelta.between(self.image, image)
         deleted = {topic.name for topic in delta.deleted_topics}
@@ -142,7 +142,7 @@ class TopicView:
         return frozenset(deleted | created | resized | moved)
 
     def _with_other_racks(self, delta: MetadataDelta, image: MetadataImage) -> set[str]:
-        """Return the names of topics whose replicas may be in other racks than in the current
+        """Return the names of topics whose replicas may have moved to other racks since the current
         image."""
         before = self.image
         for node in delta.changed_brokers:
@@ -175,7 +175,7 @@ class TopicView:
     def resolve(self, text: str) -> ResolvedTopics | None:
         """Return the topics that match a regular expression, or None if they are not known yet.
 
-        Raises RefusedError as `check` does.
+        Raises the same errors as `check`.
         """
         found = self._resolutions.get(text)
         if found is None:
@@ -187,8 +187,8 @@ class TopicView:
         return ResolvedTopics(found.topics, found.version) if found.is_known else None
 
     def resolve_slice(self) -> bool:
-        """Match regular expressions with some more topics. Returns True if that changed the topics
-        of an expression."""
+        """Match regular expressions with some more topics. Returns True if the topics of an
+        expression changed."""
         return self._work(SLICE_COST)
 
     def _queue(self, text: str, resolution: _Resolution, news: _TopicChanges) -> None:

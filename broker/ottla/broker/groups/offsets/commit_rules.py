@@ -22,7 +22,7 @@ MEMBER_EPOCH_FROM = 9
 
 
 def check_commit_of_no_group(request: OffsetCommitRequest, version: int) -> None:
-    """Raise RefusedError if an OffsetCommit request names a generation, although the group does not
+    """Raise RefusedError if an OffsetCommit request names a generation of a group that does not
     exist."""
     if request.generation_id_or_member_epoch >= 0:
         is_named = version >= GENERATION_REFUSED_AS_UNKNOWN_GROUP_FROM
@@ -65,8 +65,8 @@ class TransactionalCommit(NamedTuple):
 
 
 def check_transactional_commit_of_no_group(request: TxnOffsetCommitRequest, version: int) -> None:
-    """Raise RefusedError if a TxnOffsetCommit request names a generation, although the group does
-    not exist."""
+    """Raise RefusedError if a TxnOffsetCommit request names a generation of a group that does not
+    exist."""
     if request.generation_id_or_member_epoch >= 0:
         has_own_codes = version >= TRANSACTIONAL_CODES_FROM
         code = ErrorCode.GROUP_ID_NOT_FOUND if has_own_codes else ErrorCode.ILLEGAL_GENERATION

@@ -110,8 +110,8 @@ class OffsetTable:
                 del self._by_group[group]
 
     def find(self, group: str, topic: str, index: int) -> CommittedOffset | None:
-        """Return a group's committed offset in a partition, or None if the group has no committed
-        offset in it."""
+        """Return a group's committed offset in a partition, or None if the group has committed no
+        offset there."""
         offsets = self._by_group.get(group)
         return None if offsets is None else offsets.get((topic, index))
 

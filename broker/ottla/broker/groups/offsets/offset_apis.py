@@ -1,7 +1,7 @@
 """OffsetFetch and OffsetDelete: read and delete the committed offsets of groups.  Pure.
 
-Topics are named by id from version 10 on, and by name before.  The coordinator stores both, so that
-offsets of a deleted topic are not used for a new topic with its name.
+Requests name topics by id from version 10 on, and by name in earlier versions.  The coordinator
+stores both, so that offsets of a deleted topic are not used for a new topic with its name.
 """
 
 from collections.abc import Iterable, Sequence
@@ -80,8 +80,8 @@ class OffsetApis:
     # ---- OffsetFetch
 
     def fetch(self, context: RequestContext, request: OffsetFetchRequest) -> HandlerResult:
-        """Answer the OffsetFetch request with the committed offsets of each requested group. A
-        group that is named several times is answered once."""
+        """Answer the OffsetFetch request with the committed offsets of each requested group. The
+        response contains each group once, even if it is named several times."""
         return begun(self._fetch(context, request))
 
     def _fetch(self, context: RequestContext, request: OffsetFetchRequest) -> Steps[None]:
@@ -223,7 +223,7 @@ class OffsetApis:
         """Delete a group's offsets of topics to which no member subscribes. The response is sent
         when the deletion is committed.
 
-        A partition that is named twice is answered once.
+        The response contains each partition once, even if it is named twice.
         """
         return begun(self._delete(context, request))
 
@@ -338,8 +338,8 @@ def _fetched_partition(
 def _fetched_topic(
     name: str, topic_id: UUID, partitions: list[FetchedPartition], version: int
 ) -> FetchedTopic:
-    """Return the OffsetFetch response entry for a topic, as an object of the class that the version
-    uses."""
+    """Return the OffsetFetch response entry for a topic, as an object of the class for the
+    request's version."""
     made: list[Any] = partitions
     if version < SEVERAL_GROUPS_FROM:
         return OffsetFetchResponseTopic(name=name, partitions=made)
@@ -347,8 +347,8 @@ def _fetched_topic(
 
 
 def _as_group(request: OffsetFetchRequest) -> Steps[OffsetFetchRequestGroup]:
-    """Convert an OffsetFetch request of an old version, which names one group, to the entry for a
-    group in newer versions."""
+    """Convert an OffsetFetch request of an old version, which names one group, to a group entry of
+    newer versions."""
     topics: list[OffsetFetchRequestTopics] | None = None
     if request.topics is not None:
         pace = StepPace()

@@ -35,9 +35,9 @@ CommitForm: TypeAlias = OffsetCommitRequest | FlatCommit
 directly from the request's bytes."""
 
 COMMITS_PER_PIECE: Final = 500
-"""Maximum number of partitions whose offsets are committed per event-loop iteration. This takes at
-most ten milliseconds. A smaller value yields to other tasks more often. A larger value delays other
-connections."""
+"""Maximum number of partitions whose offsets are committed per event-loop iteration. Committing
+them takes at most ten milliseconds. A smaller value yields to other tasks more often. A larger
+value delays other connections."""
 
 COMMITTERS_MAX: Final = 1_024
 """Maximum number of cached `TopicCommitter` objects (group member and topic). A smaller value
@@ -125,8 +125,8 @@ class OffsetCommitApi:
         return begun(self._commit(context, request))
 
     def _forget_all(self) -> None:
-        """Drop all cached `TopicCommitter` objects, since the metadata may contain other topics
-        now."""
+        """Drop all cached `TopicCommitter` objects, because topics may have changed in the
+        metadata."""
         self._image = self._metadata.image
         self._by_name.clear()
         self._by_id.clear()
@@ -261,8 +261,8 @@ def _response(
 
 
 def missing_code(index: int, topic: Topic | None, version: int) -> ErrorCode:
-    """Return the error code for a partition that an OffsetCommit request names if the partition
-    does not exist, or NONE if it exists."""
+    """Return the error code for a missing partition that an OffsetCommit request names, or NONE if
+    the partition exists."""
     if topic is None and version >= OFFSETS_TOPIC_IDS_FROM:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if topic is None or index not in topic.partitions:

@@ -14,8 +14,7 @@ from ottla.node.network.steps import StepPace
 
 
 class OffsetRetention:
-    """Deletes the expired groups and offsets of one shard of the group coordinator. The shard owns
-    these groups and offsets."""
+    """Deletes the expired groups and offsets of one shard of the group coordinator."""
 
     def __init__(
         self,
@@ -57,9 +56,9 @@ class OffsetRetention:
     def _expire_of(self, group: CoordinatedGroup, wall_ms: int) -> None:
         """Delete the expired committed offsets of one group.
 
-        While the group has members, only offsets of topics to which they do not subscribe expire.
-        For an empty classic group that once had members, the retention counts from the time when
-        its last member left (KIP-211).
+        While the group has members, only offsets of topics without subscribers expire. For an empty
+        classic group that once had members, the retention counts from the time when its last member
+        left (KIP-211).
         """
         used, emptied_ms = group.used_topics(), group.emptied_ms
         if used is None:

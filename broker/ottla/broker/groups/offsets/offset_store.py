@@ -28,8 +28,8 @@ from ottla.wire.messages.offset_commit_value import OffsetCommitValue
 
 
 class SeparateBatch(NamedTuple):
-    """Records of a group coordinator that are written as a separate batch, since they belong to a
-    transaction."""
+    """Records of a group coordinator that belong to a transaction and are therefore written as a
+    separate batch."""
 
     data: bytes
     answer: Any
@@ -134,7 +134,8 @@ class OffsetStore:
             self.committed.put(group, topic, index, offset)
 
     def drop(self, group_id: str, topic: str, index: int) -> None:
-        """Delete a group's committed and pending offsets of a partition, if there are any."""
+        """Delete a group's committed and pending offsets of a partition. Has no effect if there are
+        no such offsets."""
         is_committed = self.committed.find(group_id, topic, index) is not None
         if is_committed or self.pending.is_pending(group_id, topic, index):
             self._outbox.write(CoordinatorRecord(offset_key(group_id, topic, index), None))
@@ -143,7 +144,7 @@ class OffsetStore:
 
     def topic_id_of(self, group_id: str, topic: str, index: int) -> UUID | None:
         """Return the id of the topic for which a group's newest offset of a partition was
-        committed, or None if there is no offset."""
+        committed, or None if the group has no offset of the partition."""
         found = self.committed.find(group_id, topic, index)
         if found is None:
             found = self.pending.find(group_id, topic, index)

@@ -68,7 +68,7 @@ class OffsetsUpload:
 
     async def write_all(self) -> None:
         """Write one object for each partition of `__consumer_offsets` that this broker leads. An
-        object is skipped if its content equals the last written one."""
+        object is skipped if its content is the same as in the last write."""
         topic_ids = await self._tiered_topics()
         led_now = list(self._led_offsets()) if topic_ids or self._written else []
         current = {(led.partition, led.leader_epoch) for led in led_now}
@@ -85,8 +85,8 @@ class OffsetsUpload:
             await self._objects.guarded("group offsets", led.partition, write)
 
     async def _tiered_topics(self) -> dict[str, UUID]:
-        """Return the ids of the tiered topics by name. Other tasks run between some of the
-        topics."""
+        """Return the ids of the tiered topics by name. The search yields to other tasks after every
+        TOPICS_PER_TURN topics."""
         image = self._image()
         found: dict[str, UUID] = {}
         for number, topic in enumerate(image.topics.values()):

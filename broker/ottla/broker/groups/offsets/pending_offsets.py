@@ -1,8 +1,8 @@
 """Stores the offsets that groups committed in transactions that have not ended yet. Pure.
 
-If two records are about the same partition, the later one in the log wins. A pending offset is
-therefore superseded by any later commit without a transaction, and by a later offset whose
-transaction has ended before. A tombstone deletes it.
+If two records contain offsets of the same partition, the later record in the log takes effect. A
+pending offset is therefore superseded by any later commit without a transaction. It is also
+superseded by a later offset whose transaction ends earlier. A tombstone deletes it.
 """
 
 from collections.abc import Iterator
@@ -69,8 +69,8 @@ class PendingOffsets:
     def end(
         self, producer_id: int, *, is_commit: bool
     ) -> list[tuple[OffsetPlace, CommittedOffset]]:
-        """End a producer's transaction. Returns the offsets that it commits, in the order of the
-        log."""
+        """End a producer's transaction. Returns the offsets that the transaction commits, in the
+        order of the log."""
         committed = []
         for place, pending in list(self._by_producer.get(producer_id, {}).items()):
             self._remove(producer_id, place)

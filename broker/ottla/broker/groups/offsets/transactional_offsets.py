@@ -73,8 +73,8 @@ class TransactionalOffsetsApi:
         *,
         timeout_ms: int,
     ) -> None:
-        """Create the handler. `timeout_ms` is the maximum time in milliseconds that the transaction
-        coordinator may take."""
+        """Create the handler. `timeout_ms` is the maximum time in milliseconds to wait for the
+        transaction coordinator."""
         self._coordinator = coordinator
         self._metadata = metadata
         self._transactions = transactions
@@ -82,7 +82,7 @@ class TransactionalOffsetsApi:
 
     def handle(self, context: RequestContext, request: TxnOffsetCommitRequest) -> HandlerResult:
         """Write a group's offsets for partitions that exist, as part of a transaction. The response
-        is sent when their records are committed."""
+        is sent when the offsets' records are committed."""
         return begun(self._begin(context, request))
 
     def _begin(self, context: RequestContext, request: TxnOffsetCommitRequest) -> Answer:
@@ -222,8 +222,8 @@ class TransactionalOffsetsApi:
     def _unanswered(
         self, request: TxnOffsetCommitRequest, version: int, pace: StepPace
     ) -> Steps[tuple[TxnOffsetCommitResponse, list[list[TxnOffsetCommitResponsePartition]]]]:
-        """Return a TxnOffsetCommit response that contains only the errors of missing partitions,
-        and its entries for the partitions that exist."""
+        """Return a TxnOffsetCommit response with errors only for missing partitions. Also returns
+        the response's entries for the existing partitions."""
         by_id = version >= TRANSACTIONAL_TOPIC_IDS_FROM
         response = TxnOffsetCommitResponse()
         answers = []

@@ -24,19 +24,19 @@ from ottla.wire.records import scan
 
 FORMAT = 1
 OFFSETS_MAX = 100_000
-"""Maximum number of committed offsets in one object. If a partition has more, the oldest ones are
-left out."""
+"""Maximum number of committed offsets in one object. If a partition has more offsets, the oldest
+are left out."""
 METADATA_CHARS_MAX = 256
 """Maximum length in characters of the metadata text of a committed offset in an object. Longer
-texts are left out. Otherwise, an object with many offsets could become too large to read."""
+texts are left out, because an object with many long texts could become too large to read."""
 OBJECT_BYTES_MAX = 128 << 20
-"""Maximum size in bytes of an object that a restore reads. OFFSETS_MAX offsets with the longest
-usual names of groups and topics fit into it."""
+"""Maximum size in bytes of an object that a restore reads. The limit is sufficient for OFFSETS_MAX
+offsets with the longest usual names of groups and topics."""
 HEADER_BYTES_MAX = 4096
 PARTITIONS_MAX = 10_000
-"""Maximum number of partitions of `__consumer_offsets` that a valid object may state."""
+"""Maximum number of partitions of `__consumer_offsets` in a valid object."""
 BATCH_COUNT = 500
-"""Number of committed offsets in a batch, which are encoded in one event-loop iteration."""
+"""Number of committed offsets in a batch. A batch is encoded in one event-loop iteration."""
 
 
 class StoredOffset(NamedTuple):
@@ -58,7 +58,7 @@ class OffsetsObject(NamedTuple):
     partition: int
     """Index of the partition of `__consumer_offsets` to which the offsets belong."""
     leader_epoch: int
-    """Leader epoch of the partition at the time of writing. If there are several objects, the one
+    """Leader epoch of the partition at the time of writing. If several objects exist, the object
     with the highest epoch is used."""
     partition_count: int
     """Number of partitions of `__consumer_offsets`. It determines the partition of each group."""
@@ -97,8 +97,8 @@ def _stored(
 
 
 def limited(offsets: list[StoredOffset], count_max: int = OFFSETS_MAX) -> list[StoredOffset]:
-    """Return the offsets that fit into one object, sorted. If there are too many, the most recently
-    committed ones are returned."""
+    """Return the offsets that fit into one object, sorted. If there are too many offsets, the most
+    recently committed offsets are returned."""
     if len(offsets) > count_max:
         offsets = sorted(offsets, key=lambda one: one.commit_timestamp_ms)[-count_max:]
     return sorted(offsets)
@@ -112,8 +112,8 @@ def encoded_parts(
     partition_count: int,
     left_out_count: int,
 ) -> Iterator[bytes]:
-    """Yield the parts of an object with committed offsets, each of which is encoded in a few
-    milliseconds. The same offsets always have the same content. `place` is the partition of
+    """Yield the parts of an object with committed offsets. Each part is encoded in a few
+    milliseconds. Equal offsets always result in equal content. `place` is the partition of
     `__consumer_offsets` and its leader epoch."""
     header = {
         "format": FORMAT,

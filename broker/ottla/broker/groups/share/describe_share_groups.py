@@ -110,8 +110,8 @@ def _member(member: ShareMember, image: MetadataImage) -> Member:
 
 
 def _named(partitions: Partitions, image: MetadataImage) -> Assignment:
-    """Return a member's partitions as the ShareGroupDescribe response lists them, with topic names.
-    Deleted topics are left out."""
+    """Return a member's partitions, with topic names, in the form of the ShareGroupDescribe
+    response. Deleted topics are left out."""
     return Assignment(
         topic_partitions=[
             TopicPartitions(

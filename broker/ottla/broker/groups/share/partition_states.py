@@ -27,8 +27,8 @@ def ask_in_rounds(
     count: int, ask: Callable[[int, Responder], None], on_all: Callable[[Sequence[Any]], None]
 ) -> None:
     """Call `ask`, which sends a request, for each index below `count`, in rounds of at most
-    ROUND_MAX. The next round begins when the results of the previous round have arrived. Finally
-    call `on_all` with all results, ordered by index."""
+    ROUND_MAX. The next round begins when the results of the previous round have arrived. After the
+    last round, call `on_all` with all results, ordered by index."""
     answers: list[Any] = []
 
     def on_round(found: Sequence[Any]) -> None:
@@ -84,11 +84,11 @@ class StateOutcomes(Protocol):
 
 
 Later: TypeAlias = Callable[[str, Responder, Callable[[StateOutcomes, Instant], None]], None]
-"""Function that defers a call to the coordinator shard that serves a group at the time of the call.
+"""Function that calls another function with the share groups of the shard that serves a group at
+the time of the call.
 
-Its arguments are the group's id, a responder, and the function to call with the share groups of
-that shard. If no shard of this broker serves the group, the responder gets an error code, and the
-function is not called.
+Its arguments are the group's id, a responder, and the function to call. If no shard of this broker
+serves the group, the responder gets an error code, and the function is not called.
 """
 
 

@@ -46,8 +46,8 @@ class ShareChanges(AssignedChanges[ShareGroup, ShareMember]):
         return self._fits(partitions_record(group))
 
     def write_partitions(self, group: ShareGroup) -> None:
-        """Write the record of the partitions that a share group consumes, after they were changed
-        in memory."""
+        """Write the record of the partitions that a share group consumes. The caller has changed
+        the partitions in memory."""
         self._outbox.write(partitions_record(group))
 
     def delete(self, group: ShareGroup) -> None:

@@ -56,7 +56,8 @@ class ShareGroup(AssignedGroup[ShareMember]):
 
     @property
     def is_unused(self) -> bool:
-        """Always False: a share group without members keeps its offsets until it is deleted."""
+        """Always False, because a share group without members keeps its offsets until it is
+        deleted."""
         return False
 
 

@@ -89,8 +89,8 @@ class ShareGroups(GroupKind[ShareGroup]):
     def prepare_deletion(
         self, group: ShareGroup, responder: Responder, delete_again: Callable[[], None]
     ) -> bool:
-        """Return True if an empty share group can be deleted now. Otherwise delete its durable
-        states first."""
+        """Return True if an empty share group can be deleted now. Otherwise, start to delete its
+        durable states and return False."""
         topic_ids = group.partitions.topic_ids()
         if not topic_ids:
             return True
@@ -107,7 +107,7 @@ class ShareGroups(GroupKind[ShareGroup]):
 
     @property
     def rebalance_count(self) -> int:
-        """Number of times that the epoch of any share group in this shard was incremented."""
+        """Total number of increments of group epochs in this shard, over all share groups."""
         return self._changes.rebalance_count
 
     # ---- the log
@@ -154,8 +154,8 @@ class ShareGroups(GroupKind[ShareGroup]):
     # ---- requests of this protocol
 
     def handle_heartbeat(self, heartbeat: ShareHeartbeat, now: Instant) -> None:
-        """Handle a ShareGroupHeartbeat request. The responder gets a response with the member's
-        epoch and assignment."""
+        """Handle a ShareGroupHeartbeat request. Passes a response with the member's epoch and
+        assignment to the request's responder."""
         try:
             answer = self._heartbeat(heartbeat, now)
         except RefusedError as refusal:
@@ -196,8 +196,8 @@ class ShareGroups(GroupKind[ShareGroup]):
     def alter_offsets(
         self, group_id: str, wanted: Sequence[NewOffset], responder: Responder
     ) -> None:
-        """Set the start offsets of a share group for partitions that exist. The group is created if
-        it does not exist. `responder` is called with an error code for each partition, or a
+        """Set the start offsets of a share group for partitions that exist. Creates the group if it
+        does not exist. `responder` is called with an error code for each partition, or with a
         RefusedError."""
         try:
             if group_id in self._groups:
@@ -210,8 +210,8 @@ class ShareGroups(GroupKind[ShareGroup]):
         self._rebalancer.alter_offsets(group, wanted, responder)
 
     def delete_offsets(self, group_id: str, names: Sequence[str], responder: Responder) -> None:
-        """Delete a share group's durable states in topics. `responder` is called with a
-        `DeletedOffsets` for each topic name, or a RefusedError."""
+        """Delete a share group's durable states of the topics in `names`. `responder` is called
+        with a `DeletedOffsets` for each topic, or with a RefusedError."""
         try:
             group = self._empty(group_id)
         except RefusedError as refusal:

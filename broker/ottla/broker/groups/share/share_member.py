@@ -21,8 +21,8 @@ class ShareMember:
     subscribed_names: frozenset[str] = frozenset()
     member_epoch: int = 0
     previous_member_epoch: int = -1
-    """Previous epoch of the share group member. It is accepted as well as the current one, since
-    the response with the current epoch may be lost."""
+    """Previous epoch of the share group member. The coordinator accepts it in addition to the
+    current epoch, since the response with the current epoch may be lost."""
     assigned: Assignment = field(default_factory=lambda: NOTHING)
 
     @property

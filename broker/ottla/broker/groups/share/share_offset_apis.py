@@ -2,7 +2,8 @@
 (KIP-932). Pure.
 
 The share coordinators store the start offsets. The lag of a partition is the number of records from
-the start offset to the end offset, without the records that need no delivery any longer (KIP-1226).
+the start offset to the end offset. Records that need no further delivery are not counted
+(KIP-1226).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -241,7 +242,7 @@ class ShareOffsetApis:
         )
 
     def delete(self, context: RequestContext, request: DeleteShareGroupOffsetsRequest) -> None:
-        """Delete the offsets of a share group that has no members, for the named topics."""
+        """Delete the offsets of the named topics for a share group that has no members."""
 
         def answer(deleted: Sequence[DeletedOffsets] | ErrorCode | RefusedError) -> None:
             if isinstance(deleted, ErrorCode | RefusedError):

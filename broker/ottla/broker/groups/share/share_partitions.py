@@ -31,8 +31,8 @@ class Initialization(NamedTuple):
 
 
 class SharePartitions:
-    """Partitions that one share group consumes, by the stage of their durable state. Topics without
-    partitions are left out."""
+    """Partitions that one share group consumes, by the stage of their durable state. The mappings
+    have no entries for topics without partitions."""
 
     __slots__ = ("attempts", "deleting", "initialized", "initializing", "starting")
 
@@ -84,8 +84,8 @@ class SharePartitions:
     # ---- changes
 
     def begin(self, name: str, wanted: Iterable[Initialization]) -> None:
-        """Record that the group has requested the durable states of the partitions in `wanted`,
-        which belong to the topic `name`, from the share coordinator."""
+        """Record that the group has requested durable states of partitions from the share
+        coordinator. `wanted` lists these partitions, which belong to the topic `name`."""
         for one in wanted:
             self.attempts[one.topic_id, one.partition] = one
             _add(self.initializing, one.topic_id, name, (one.partition,))

@@ -112,7 +112,7 @@ class ShareRebalancer:
         """Process a share group member's heartbeat, and return the response.
 
         Returns None if a joining member gets its response later, when the target assignment is
-        computed. If RefusedError is raised, nothing has changed.
+        computed. If RefusedError is raised, the group is unchanged.
         """
         request = heartbeat.request
         member = self._find(group, request)
@@ -342,7 +342,7 @@ class ShareRebalancer:
         called with an error code for each partition.
 
         The new states get a new epoch of the group, which is higher than the epoch of every earlier
-        state. Partition leaders that have cached an earlier state are therefore fenced, and read
+        state. A partition leader that has cached an earlier state is therefore fenced, and reads
         the new state. Kafka 4.4 repeats the epoch, so that a leader whose consumer is frozen
         continues with the old offsets.
         """
@@ -471,8 +471,8 @@ class ShareRebalancer:
 
 
 def _assignor_of(group: ShareGroup) -> Assignor:
-    """Return the assignor of a share group. It assigns only partitions whose durable state is
-    initialised at the time of this call."""
+    """Return the assignor of a share group. The assignor assigns only partitions whose durable
+    state is initialised at the time of this call."""
     partitions = group.partitions
 
     def assign(
@@ -486,8 +486,8 @@ def _assignor_of(group: ShareGroup) -> Assignor:
 
 
 def _described(member: ShareMember, heartbeat: ShareHeartbeat) -> ShareMember:
-    """Return a share group member as described by a heartbeat. Fields that the heartbeat omits are
-    unchanged."""
+    """Return a share group member with the description in a heartbeat. Fields that the heartbeat
+    omits are unchanged."""
     request = heartbeat.request
     names = request.subscribed_topic_names
     return replace(

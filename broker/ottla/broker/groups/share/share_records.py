@@ -6,7 +6,7 @@ format. Pure.
     12  epoch of the target assignment      15  partitions by the progress of their state
 
 A record with a null value deletes the entity in its key. A compacted log may contain the records of
-a group in any order, so each creates the group and member that it needs.
+a group in any order, so each record creates its group and member if they do not exist.
 """
 
 from collections.abc import Mapping

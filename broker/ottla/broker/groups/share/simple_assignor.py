@@ -25,7 +25,7 @@ SharedPartitions: TypeAlias = Mapping[UUID, Sequence[int]]
 def assign(
     members: Mapping[str, AssignedSubscription], partitions: SharedPartitions
 ) -> dict[str, Assignment]:
-    """Compute the whole assignment of a share group at once, and return the assignment of each
+    """Compute the whole assignment of a share group in one call. Returns the assignment of each
     member by member id."""
     return run_through(assign_in_steps(members, partitions))
 

@@ -2,8 +2,8 @@
 a replica in their own rack. Pure.
 
 A partition is near if one of its replicas is in the rack of the member that consumes it. A swap
-never changes how many partitions a member has. Kafka 4.4's server-side assignors ignore racks. The
-assignors of its Java client use racks, but put balance before racks too (KIP-881).
+never changes the number of a member's partitions. Kafka 4.4's server-side assignors ignore racks.
+The assignors of its Java client use racks, but also prefer balance to racks (KIP-881).
 """
 
 from collections import deque

@@ -2,12 +2,12 @@
 
 Topics with the same number of partitions and the same subscribers are split at the same places.
 Partition 7 of each of these topics is therefore assigned to the same member, as stream joins
-require. Static members come first, ordered by group.instance.id, so that their ranges are the same
-after a restart. Earlier assignments are ignored: when a member joins or leaves, the ranges of later
-members move.
+require. Static members are first in the order, sorted by group.instance.id, so that their ranges
+are the same after a restart. Earlier assignments are ignored: when a member joins or leaves, the
+ranges of later members move.
 
-If members have racks, they swap partitions so that more of them have a replica in the rack of their
-member (near.py). Ranges are then not consecutive, but topics are still split in the same way.
+If members have racks, they swap partitions so that more partitions have a replica in the rack of
+their member (near.py). Ranges are then not consecutive, but topics are still split in the same way.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ def assign(
     partition_counts: PartitionCounts,
     racks: PartitionRacks = NO_RACKS,
 ) -> dict[str, Assignment]:
-    """Compute the whole range assignment of a group at once, and return the assignment of each
+    """Compute the whole range assignment of a group in one call. Returns the assignment of each
     member by member id."""
     return run_through(assign_in_steps(members, partition_counts, racks))
 

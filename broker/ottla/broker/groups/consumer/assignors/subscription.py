@@ -44,7 +44,7 @@ The assignment depends only on the members, counts and racks, not on their order
 """
 
 number_of = attrgetter("int")
-"""Sort key that orders topic ids by their integer value, because comparing ids directly runs slow
+"""Sort key that orders topic ids by their integer value. Comparing ids directly would run slow
 Python code."""
 
 

@@ -66,7 +66,7 @@ def assign(
     partition_counts: PartitionCounts,
     racks: PartitionRacks = NO_RACKS,
 ) -> dict[str, Assignment]:
-    """Compute the whole uniform assignment of a group at once, and return the assignment of each
+    """Compute the whole uniform assignment of a group in one call. Returns the assignment of each
     member by member id."""
     return run_through(assign_in_steps(members, partition_counts, racks))
 
@@ -222,8 +222,8 @@ class _Step(NamedTuple):
 
 
 class _PathSearch:
-    """Search for paths of partition moves between members. It stores the members that are finished,
-    because no path starts at them, and the cost of the search so far."""
+    """Search for paths of partition moves between members. It stores the finished members, at which
+    no path starts, and the cost of the search so far."""
 
     def __init__(self, pools: list[_Pool], loads: dict[str, int]) -> None:
         self.done: set[str] = set()
@@ -281,8 +281,9 @@ def _bring_nearer(
     """Swap partitions of a pool between members in different racks, so that more partitions have a
     replica in the rack of the consuming member.
 
-    A partition that this rebalance has not moved already is swapped only if both partitions then
-    have a replica in the rack of their new member.
+    Two partitions that this rebalance has moved are swapped even if only one of them benefits. Any
+    other partition is swapped only if both partitions then have a replica in the rack of their new
+    member.
     """
     owners: dict[Partition, str] = {}
     new = []
