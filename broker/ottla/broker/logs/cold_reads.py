@@ -2,12 +2,12 @@
 cached.
 
 Pure; the function that loads a range is a parameter. The event loop never waits for a disk. A fetch
-whose records are not in the page cache starts a load and reads its other partitions. It reads again
-when the load is done. A disk that hangs therefore delays only its own partitions.
+whose records are not in the page cache starts a load and reads its other partitions. When the load
+is done, the fetch is read again. A disk that hangs therefore delays only its own partitions.
 
-If a reader had to wait once and then reads sequentially, the bytes that follow are loaded in
-advance, until the end of the file. A reader is identified by its position in the file, since many
-clients fetch without a session.
+If a reader had to wait once and then reads sequentially, the following bytes are loaded in advance,
+until the end of the file. A reader is identified by its position in the file, since many clients
+fetch without a session.
 """
 
 from collections.abc import Callable, Hashable
@@ -33,13 +33,13 @@ from other readers."""
 READERS_PER_FILE_MAX = 8
 FILES_READ_MAX = 256
 """Maximum number of tracked sequential readers of one log file, and maximum number of files with
-such readers. A smaller value makes more readers wait at each fetch. A larger value keeps readers
-that stopped reading long ago."""
+such readers. A smaller value makes more readers wait at each fetch. A larger value keeps entries of
+readers that stopped long ago."""
 
 Done = Callable[[OSError | None], None]
 BringIn = Callable[[FileSlice, Done], bool]
-"""Function that loads a file range into the page cache, and calls back when it is loaded. If the
-range is cached already, it returns True and does not call back."""
+"""Function that loads a file range into the page cache, and then calls back. If the range is cached
+already, it returns True and does not call back."""
 
 
 class ColdReader:
@@ -74,8 +74,8 @@ class ColdReads:
 
     def bring_in(self, partition: Partition, missing: NotCachedError) -> bool:
         """Start to load a range of a partition's log that is not in the page cache. Returns True if
-        the range is cached by now and can be read at once, or False if the fetch must wait for the
-        load."""
+        the range is cached in the meantime and can be read at once. Returns False if the fetch must
+        wait for the load."""
         coming = self._coming.setdefault(partition, set())
         key = (missing.file.path, missing.position)
         if key in coming or len(coming) >= RANGES_PER_PARTITION_MAX:
@@ -89,8 +89,8 @@ class ColdReads:
         return is_here
 
     def note_read(self, partition: Partition, piece: FileSlice) -> None:
-        """Load the bytes after a slice of a log file in advance, if its reader had to wait before
-        and reads sequentially."""
+        """Load the bytes after a slice of a log file in advance, if the slice's reader has waited
+        before and reads sequentially."""
         path = piece.file.path
         readers = self.readers.get(path, [])
         for reader in readers:
@@ -119,7 +119,7 @@ class ColdReads:
 
     def _untrack(self, path: str, reader: ColdReader) -> None:
         """Stop tracking a sequential reader for which the rest of the file is loaded. Bytes that
-        are appended later need no load, since the append leaves them in the page cache."""
+        are appended later need no load, because an append writes them to the page cache."""
         readers = self.readers[path]
         readers.remove(reader)
         if not readers:

@@ -47,8 +47,8 @@ class PendingDeletion:
 
     def is_settled(self) -> bool:
         """Return whether the outcome of this deletion is known: all replicas have deleted the
-        records, or this broker no longer leads the partition. If it is known, the response is
-        updated."""
+        records, or this broker no longer leads the partition. Updates the response if the outcome
+        is known."""
         if not self.partition.is_leader:
             _refuse(self.result, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True
@@ -78,8 +78,8 @@ class WaitingDeletion(WaitingEntry):
 
     @property
     def cost(self) -> int:
-        """Number of partitions of the request whose deletion is not complete. The check of a
-        partition takes about as long as a read of one partition in a fetch."""
+        """Number of partitions of the request whose deletion is not complete. Checking a partition
+        costs about as much as reading one partition in a fetch."""
         return 1 + len(self._open) // SETTLED_PER_COST
 
     def try_complete(self) -> bool:
@@ -222,8 +222,8 @@ def _begin_deletion(partition: Partition, asked: Offset) -> tuple[Log, Offset]:
     """Raise the log start offset of a partition that this broker leads. Returns the log and its new
     start offset.
 
-    Raises RefusedError if records of the partition cannot be deleted, or not up to the requested
-    offset `asked`.
+    Raises RefusedError if records of the partition cannot be deleted, or if the requested offset
+    `asked` is out of range.
     """
     if partition.is_internal:
         raise RefusedError(

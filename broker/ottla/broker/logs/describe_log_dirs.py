@@ -1,8 +1,8 @@
 """DescribeLogDirs: reports the directory and size of each replica, and the free space (KIP-827).
 
 Pure except for awaiting the disks. As in Kafka, the entry of an offline directory contains only the
-error KAFKA_STORAGE_ERROR. A replica that is moving between directories is reported in both. The
-entry in the destination has `is_future_key` and the lag in offsets.
+error KAFKA_STORAGE_ERROR. A replica that is moving between directories is reported in both
+directories. The entry in the destination has `is_future_key` and the lag in offsets.
 """
 
 from collections import defaultdict
@@ -63,7 +63,7 @@ class DescribedLogs(Protocol[D]):
 
     def moving_into(self, directory: D) -> Iterator[tuple[TopicPartition, int, int]]:
         """Yield each partition whose log is moving into a directory, the number of bytes already
-        copied there, and the number of offsets still missing."""
+        copied there, and the number of missing offsets."""
         ...
 
     def start_move(self, partition: TopicPartition, directory: D) -> None:

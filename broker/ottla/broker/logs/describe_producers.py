@@ -1,7 +1,7 @@
 """DescribeProducers: describes the active idempotent and transactional producers of a partition
 (KIP-664).
 
-Pure. Any replica answers, not only the leader, so that an operator can compare their states.
+Pure. Followers also answer the request, so that an operator can compare the states of all replicas.
 """
 
 from ottla.broker.cluster.cluster_view import is_legal_topic_name
@@ -28,8 +28,8 @@ class DescribeProducersApi:
         self._table = table
 
     def handle(self, context: RequestContext, request: DescribeProducersRequest) -> HandlerResult:
-        """Describe the active producers of each requested partition, once even if the request names
-        the partition several times."""
+        """Describe the active producers of each requested partition. A partition that is named
+        several times is described once."""
         return begun(self._answer(request))
 
     def _answer(self, request: DescribeProducersRequest) -> Steps[DescribeProducersResponse]:

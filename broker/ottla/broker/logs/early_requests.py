@@ -1,8 +1,8 @@
 """Delays requests for partitions whose logs are not open yet.
 
 Pure except for awaiting the creation of logs. Clients see a topic as soon as the metadata contains
-it, but the brokers create its logs later. A request is not delayed if all of its partitions have
-logs.
+it, but the brokers create its logs a little later. A request is not delayed if all of its
+partitions have logs.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Container, Coroutine, Iterable
@@ -62,13 +62,13 @@ class EarlyRequests:
         """Return a coroutine that waits for the logs of the partitions that a request names and
         then calls `handle`.
 
-        Returns None if the request need not wait.
+        Returns None if all of these logs are open.
         """
         missing = self._missing(named)
         return self._serve_later(context, request, handle, missing) if missing else None
 
     def _missing(self, named: Named) -> list[TopicPartition]:
-        """Return the named partitions that this broker leads and whose logs are not open yet."""
+        """Return the named partitions that this broker leads, but whose logs are not open yet."""
         table = self._table
         missing: list[TopicPartition] = []
         left = LOOKED_AT_MAX

@@ -293,8 +293,8 @@ class Fetch:
         return known is not None and known.end_offset < target.fetch_offset
 
     def answer(self, reading: FetchReading) -> FetchResponse | Steps[FetchResponse] | None:
-        """Charge the fetch to the client's quota, and build the response. The offsets that the
-        response reports are stored in the fetch session.
+        """Charge the fetch to the client's quota, and build the response. The offsets in the
+        response are stored in the fetch session.
 
         A response with many partitions takes several steps. Returns None if the response to a
         `FlatFetch` was encoded directly and sent.
@@ -362,8 +362,8 @@ class Fetch:
     def _reported(
         self, session: FetchSession, results: list[PartitionResult]
     ) -> list[PartitionResult] | None:
-        """Store in the session the offsets that this response reports. Returns the results that the
-        response must include, or None if another request of the session came first."""
+        """Store the offsets in this response in the session. Returns the results that the response
+        must include, or None if another request of the session was answered first."""
         if session.epoch != self._session_epoch:
             return None
         self._settle(session, results)
@@ -413,8 +413,9 @@ class WaitingFetch(WaitingEntry):
 
     @property
     def keys(self) -> Collection[object]:
-        """Wake-up keys of this fetch in the purgatory: its fetch session if there is one, otherwise
-        the keys of its partitions. A session is notified of the events in its partitions."""
+        """Wake-up keys of this fetch in the purgatory: its fetch session if it has a session,
+        otherwise the keys of its partitions. A session is notified of the events in its
+        partitions."""
         session = self._fetch.session
         if session is not None:
             return (session,)
@@ -472,13 +473,13 @@ class WaitingFetchOfMany(WaitingFetch):
 
     @property
     def cost(self) -> int:
-        """Number of partitions that an attempt to complete this fetch reads: 1, since only the
-        partition that woke it is read."""
+        """Number of partitions that an attempt to complete this fetch reads. It is 1, because only
+        the partition that woke the fetch is read."""
         return 1
 
     def try_complete(self) -> bool:
-        """Send the response if the partition that woke this fetch brings the total to enough bytes,
-        or has an error. Returns True if the response was sent."""
+        """Read the partition that woke this fetch. Sends the response if the total bytes now
+        suffice, or if the partition has an error. Returns True if the response was sent."""
         target = self._targets.get(self.woken_by)
         if target is None:
             return False
@@ -538,7 +539,8 @@ class FetchApi:
         self.sessions = sessions
         self._times = times
         self.fetch_bytes_max = fetch_bytes_max
-        """Maximum bytes of records in a Fetch response. Only a single larger batch exceeds it."""
+        """Maximum bytes of records in a Fetch response. A response may exceed it only with a single
+        batch."""
         sessions.on_target_closed = self._stop_listening
         self._places: dict[bytes, Partition] = {}
         """Cached partitions, by the topic and index bytes of one-partition fetches."""
@@ -661,7 +663,8 @@ class FetchApi:
             session.check_again(context.permissions.version)
 
     def _limits_of(self, context: RequestContext, request: FetchForm) -> FetchLimits:
-        """Return the limits of a Fetch request. A follower's fetch uses no client quota."""
+        """Return the limits of a Fetch request. A follower's fetch is not charged to a client
+        quota."""
         limits = FetchLimits(request, context.header.api_version, self.fetch_bytes_max)
         version = context.header.api_version
         if self.selector is not None and version >= RACK_FROM and not limits.is_from_follower:

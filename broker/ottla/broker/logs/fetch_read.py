@@ -59,12 +59,13 @@ PATIENT = frozenset(
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     )
 )
-"""Error codes of a partition that do not end the wait of a fetch. Otherwise a client that fetches a
-deleted topic along with others would poll without pause."""
+"""Error codes of a partition that do not end the wait of a fetch. If they did, a client that
+fetches a deleted topic among others would poll without pause."""
 
 DISK_WAIT_MS = 1_000
 """Minimum milliseconds that a fetch waits for a disk before it is answered without records. A
-shorter time sends needless empty responses. A longer time delays clients of a disk that hangs."""
+shorter time sends unnecessary empty responses. A longer time delays clients of a disk that
+hangs."""
 
 REMOTE_WAIT_MS = 500
 """Default of remote.fetch.max.wait.ms, in milliseconds."""
@@ -86,11 +87,11 @@ class TargetOwner(Protocol):
     """Interface of the fetch session to which a fetch target (a partition to read) belongs."""
 
     is_privileged: bool
-    """True if the fetch session belongs to a follower, whose session is evicted last."""
+    """True if the fetch session belongs to a follower. Sessions of followers are evicted last."""
 
     def note_event(self, target: "FetchTarget", key: Hashable) -> None:
-        """Record that an event, whose wake-up key is `key`, has occurred in the partition of a
-        fetch target."""
+        """Record that an event has occurred in the partition of a fetch target. `key` is the
+        wake-up key of the event."""
         ...
 
 
@@ -130,8 +131,8 @@ class FetchTarget:
         self.index = index
         self.key = key
         self.partition = partition
-        """Partition that this fetch target reads. It is looked up once, and again after the
-        broker has removed the partition."""
+        """Partition that this fetch target reads. It is looked up once, and again if the broker has
+        removed the partition."""
         self.session: TargetOwner | None = None
         self.seen_high_watermark = -1
         self.seen_log_start_offset = -1
@@ -143,7 +144,7 @@ class FetchTarget:
         self.log_start_offset = asked.log_start_offset
         self.replica_high_watermark = asked.high_watermark
         self.is_asked = True
-        """True if the latest Fetch request named this partition, and the follower's log offsets in
+        """True if the latest Fetch request named this partition and the follower's log offsets in
         that request have not been passed to `partition` yet. Used only if a follower fetches."""
 
     def ask(self, asked: FetchPartition | FlatFetch) -> None:
@@ -297,7 +298,7 @@ def asked_partitions(
 
 def targets_of(request: FetchForm, uses_topic_ids: bool) -> Steps[list[FetchTarget]]:
     """Return the targets (partitions to read) of a full Fetch request. If the request names a
-    partition twice, the last entry counts."""
+    partition twice, the last entry is used."""
     pace = StepPace()
     targets: dict[TargetKey, FetchTarget] = {}
     for key, topic, topic_id, asked in asked_partitions(request, uses_topic_ids):
@@ -311,8 +312,8 @@ def targets_by_key(
     targets: Iterable[FetchTarget], is_from_follower: bool
 ) -> dict[object, FetchTarget]:
     """Return the partitions of a fetch by their wake-up keys in the purgatory. Each partition has
-    the key of its high watermark. In a follower's fetch, it also has the key of its log end
-    offset."""
+    the key of its high watermark. In a follower's fetch, each partition also has the key of its log
+    end offset."""
     found: dict[object, FetchTarget] = {}
     for target in targets:
         partition = target.partition
@@ -363,8 +364,8 @@ class FetchReading:
         self.remote_byte_count = 0
         """Maximum number of bytes that the fetch's reads from the object store return together."""
         self.is_throttled = False
-        """True if a follower gets no records of some partition because the leader's replication
-        quota is exceeded."""
+        """True if a follower gets no records of at least one partition because the leader's
+        replication quota is exceeded."""
         self.throttled_byte_count = 0
         """Bytes of records that were read from partitions to which the leader's replication quota
         applies."""

@@ -34,12 +34,12 @@ FINAL_EPOCH = -1
 
 EVICTION_MS_MIN = 120_000
 """Time in milliseconds after its last use during which a fetch session is not evicted for another
-one of equal rank. With a shorter time, many consumers evict each other in turn. With a longer time,
-slots of closed clients stay occupied."""
+session of equal rank. With a shorter time, many consumers evict each other in turn. With a longer
+time, slots of closed clients stay occupied."""
 
 FAILED_LOOKED_AT = 200
-"""Maximum number of a session's failed partitions that one fetch tries to read again. A larger
-value makes a request of 50 bytes cost more. With a smaller value, the session notices later that a
+"""Maximum number of a session's failed partitions that one fetch tries to read again. With a larger
+value, even a short request can cost much. With a smaller value, the session notices later that a
 partition is readable again."""
 
 CHECKED_AGAIN = 500
@@ -93,9 +93,9 @@ class FetchSession:
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.due: dict[FetchTarget, None] = dict.fromkeys(targets.values())
         self.failed: dict[FetchTarget, None] = {}
-        """Partitions of the fetch session that could not be read, in order of failure, the oldest
-        first. A client may name any number of unknown partitions, and each fetch reads only some of
-        them."""
+        """Partitions of the fetch session that could not be read, in order of failure, oldest
+        first. A client may name any number of unknown partitions, so each fetch tries only some of
+        them again."""
         self.on_due: Callable[[], object] = lambda: None
         """Function that is called when a waiting fetch of the session may have enough records."""
         self.permissions_version = 0
@@ -108,10 +108,10 @@ class FetchSession:
 
     def check_again(self, permissions_version: int) -> None:
         """Schedule a permission check of every partition in the session if the client's permissions
-        have changed. Each fetch checks a limited number of them.
+        have changed. Each fetch checks a limited number of partitions.
 
-        The permissions of partitions with new records are checked when they are read. This method
-        is for partitions without new records.
+        Partitions with new records are checked when they are read. This method is for partitions
+        without new records.
         """
         if self.permissions_version != permissions_version:
             self.permissions_version = permissions_version
@@ -193,8 +193,8 @@ class FetchSession:
         """Mark a partition of the session as due, failed or idle after it was read.
 
         An idle partition is read again only after an event. A partition that had records is read
-        last next time, so that no other partition starves. Failed partitions are retried in the
-        order in which they failed.
+        last by the next fetch, so that no other partition starves. Failed partitions are retried in
+        the order in which they failed.
         """
         if self.failed:
             self.failed.pop(target, None)
@@ -261,8 +261,8 @@ class FetchSessionCache:
         return self._sessions.get(session.session_id) is session
 
     def _check_room(self, request: FetchForm) -> None:
-        """Close a fetch session if a request that continues it could make the cache exceed the
-        maximum number of partitions. The client then sends a full fetch.
+        """Close a fetch session if the next request could make the cache exceed the maximum number
+        of partitions. The client then sends a full fetch.
 
         Raises RefusedError if the session was closed.
         """
@@ -330,8 +330,8 @@ class FetchSessionCache:
     def _evict_for(self, size: int, is_privileged: bool, now_ms: int) -> bool:
         """Evict a fetch session to free its slot. Returns False if no session may be evicted.
 
-        The least recently used session is evicted if it was idle for long enough, otherwise the
-        session of the lowest rank that may be evicted.
+        The least recently used session is evicted if it was idle for long enough. Otherwise, the
+        session of the lowest rank that may be evicted is evicted.
         """
         if not self._sessions:
             return False

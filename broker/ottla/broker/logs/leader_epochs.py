@@ -26,8 +26,8 @@ class LeaderEpochsApi:
     def handle(
         self, context: RequestContext, request: OffsetForLeaderEpochRequest
     ) -> HandlerResult:
-        """Return the end offset of each requested leader epoch, or (-1, -1) if the epoch is
-        unknown."""
+        """Return the end offset of each requested leader epoch. The entry is (-1, -1) if the epoch
+        is unknown."""
         return begun(self._answer(request))
 
     def _answer(self, request: OffsetForLeaderEpochRequest) -> Steps[OffsetForLeaderEpochResponse]:

@@ -50,7 +50,8 @@ VERSION_OF = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""First ListOffsets version in which a client may send each special timestamp, by the timestamp."""
+"""First ListOffsets version in which a client may send each special timestamp. The keys are the
+timestamps."""
 
 OFFSET_NOT_AVAILABLE_FROM = 5
 LEADER_EPOCHS_FROM = 4
@@ -70,8 +71,8 @@ REMOTE_TIMEOUT_MS = 30_000
 
 
 async def one_by_one(look_ups: LookUps) -> None:
-    """Run lookups of offsets one after the other, for tests and simulations with at most one
-    disk."""
+    """Run lookups of offsets one after the other. Tests and simulations with at most one disk use
+    this function."""
     for look_up in look_ups:
         await look_up()
 
@@ -145,7 +146,7 @@ class ListOffsetsApi:
 
     def _is_here(self, look_up: OffsetLookup) -> bool:
         """Return whether the requested partition is on this broker and the client may read it. If
-        not, set the error in the response."""
+        the result is False, the error is set in the response."""
         try:
             self._table.find(look_up.topic, look_up.asked.partition_index)
         except RefusedError as refusal:
@@ -160,8 +161,8 @@ class ListOffsetsApi:
         response: ListOffsetsResponse,
         left: list[OffsetLookup],
     ) -> Any:
-        """Run up to LOOK_UPS_PER_STEP lookups of offsets by timestamp. Returns a coroutine for the
-        remaining lookups, if there are any."""
+        """Run up to LOOK_UPS_PER_STEP lookups of offsets by timestamp. Returns the steps for the
+        remaining lookups, or the response if all are done."""
         await self._run_all(
             [
                 partial(self._look_up, context, request, look_up)

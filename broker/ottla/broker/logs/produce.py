@@ -109,8 +109,8 @@ class WaitingPartition:
         self.answer = answer
 
     def is_settled(self, acks: int) -> bool:
-        """Return whether the outcome of this produced batch is known. If it is an error, set it in
-        the response."""
+        """Return whether the outcome of this produced batch is known. An error is set in the
+        response."""
         code = self.partition.acknowledgement(self.end_offset, acks)
         if code is None:
             return False
@@ -140,7 +140,7 @@ class BatchToInspect:
 
     def accepted(self, now_ms: int) -> Accepted | RefusedError:
         """Validate the records of the produced batch, without reading the log. Returns the batch in
-        the form to append, or the error with which it is refused."""
+        the form to append, or the error that refuses it."""
         try:
             return accepted(
                 self.records, AppendOrigin.CLIENT, self._config, now_ms=now_ms, is_in_thread=True
@@ -231,7 +231,7 @@ class Produce:
         self.context = context
         self.request = request
         self.verdict = verdict
-        """Result of verifying the request's transactional batches, or None if the request has no
+        """Verification result of the request's transactional batches, or None if the request has no
         transaction."""
         self.response = ProduceResponse()
         self.answers: list[PartitionProduceResponse] = []
@@ -279,8 +279,8 @@ class ProduceApi:
         that is read directly from its bytes)."""
 
     def handle(self, context: RequestContext, request: ProduceForm) -> HandlerResult:
-        """Append every batch of a Produce request. Answers at once, or with acks=all when the
-        in-sync replicas have the batches."""
+        """Append every batch of a Produce request. With acks=all, the response is sent when the
+        in-sync replicas have the batches, otherwise at once."""
         if self.table.opening and self._early is not None:
             named = named_by_produce(request)
             later = self._early.wait(context, request, self._serve_decoded, named)
@@ -341,8 +341,8 @@ class ProduceApi:
         return begun(self._serve_transactional(context, request))
 
     def _serve_transactional(self, context: RequestContext, request: ProduceRequest) -> Answer:
-        """Serve a transactional Produce request: have the transaction coordinator verify its
-        batches, then append them."""
+        """Serve a transactional Produce request: request the verification of its batches from the
+        transaction coordinator, then append the batches."""
         try:
             verdict, asked = yield from self._transactions.begin(request, context.api_version)
         except RefusedError as refusal:
@@ -413,8 +413,8 @@ class ProduceApi:
     def _refuse_all(
         self, context: RequestContext, request: ProduceRequest, refusal: RefusedError
     ) -> HandlerResult:
-        """Refuse every batch of a Produce request with one error. Metrics count the refusal once
-        per topic."""
+        """Refuse every batch of a Produce request with one error. The metrics count one refusal for
+        each topic."""
         produce = Produce(context, request)
         produce.is_refused = True
         for topic in request.topic_data:
@@ -482,8 +482,8 @@ class ProduceApi:
         partition: Partition | None,
         outcome: Outcome,
     ) -> None:
-        """Put the outcome of a batch into the Produce response. If the outcome is not known yet,
-        record the acknowledgement or inspection that it waits for."""
+        """Store the outcome of a batch in the Produce response. If the outcome is not known yet,
+        record the acknowledgement or inspection that the batch waits for."""
         if isinstance(outcome, AppendInfo):
             assert partition is not None
             answer = accepted_answer(data.index, outcome)
@@ -505,9 +505,10 @@ class ProduceApi:
 
     def _finish(self, produce: Produce) -> HandlerResult:
         """Finish the Produce request once every batch is appended, refused or waiting for
-        inspection. Returns the response, or None while acknowledgements are awaited. If batches
-        must be inspected, returns a coroutine that validates them in a thread and then appends
-        them."""
+        inspection.
+
+        Returns the response, or None while acknowledgements are missing. If batches must be
+        inspected, returns a coroutine that validates them in a thread and then appends them."""
         if not produce.inspected:
             return self._answer(produce)
         now_ms = self.clock.wall_ms()
@@ -551,8 +552,8 @@ class ProduceApi:
         refuse_for(answer, inspected.topic, outcome)
 
     def _find(self, topic: TopicProduceData, index: int, *, is_by_id: bool) -> Partition:
-        """Return a partition of a topic in the Produce request. If it is not on this broker, raises
-        RefusedError with the error code that follows from the metadata."""
+        """Return a partition of a topic in the Produce request. Raises RefusedError, with the error
+        code that follows from the metadata, if the partition is not on this broker."""
         if is_by_id:
             return self.table.find_by_id(topic.topic_id, index)
         return self.table.find(topic.name, index)
@@ -622,7 +623,7 @@ class ProduceApi:
 def _is_open(partition: Partition, end_offset: Offset, acks: int) -> bool:
     """Return whether an appended batch still waits for its acknowledgement.
 
-    A batch with acks 1 waits only for a flush, if the topic requires one.
+    A batch with acks 1 waits only if the topic requires a flush.
     """
     return (acks == ACKS_ALL or (acks == ACKS_LEADER and partition.is_flush_awaited)) and (
         partition.acknowledgement(end_offset, acks) is None
@@ -688,8 +689,8 @@ def check_batch(batch: memoryview, version: int, has_transaction: bool) -> None:
 def _refusal_of_batch(
     batch: memoryview, version: int, has_transaction: bool
 ) -> RefusedError | None:
-    """Return the error that refuses a produced batch regardless of the content of its log. Returns
-    None if only the log can refuse the batch."""
+    """Return the error that refuses a produced batch for any log. Returns None if only the log
+    itself can refuse the batch."""
     try:
         check_batch(batch, version, has_transaction)
     except RefusedError as refusal:
@@ -698,8 +699,8 @@ def _refusal_of_batch(
 
 
 def view_of(records: Records | None) -> memoryview:
-    """Return the records of a Produce request as a memory view. If this broker sent the request to
-    itself, the view is read-only, because the broker may send the same bytes again."""
+    """Return the records of a Produce request as a memory view. The view is read-only if this
+    broker sent the request to itself, because the broker may send the same bytes again."""
     if isinstance(records, memoryview):
         return records
     assert records is None or isinstance(records, (bytes, bytearray))

@@ -1,6 +1,6 @@
-"""Hands out producer ids from blocks that the controller allocates (KIP-730). Pure.
+"""Assigns producer ids from blocks that the controller allocates (KIP-730). Pure.
 
-Each id is returned once. When the broker stops, the unused ids of a block are never used, which is
+Each id is assigned once. When the broker stops, the remaining ids of a block are lost, which is
 harmless.
 """
 
@@ -34,7 +34,7 @@ class ProducerIds:
         return self._end - self._next
 
     def add_block(self, block: Block) -> None:
-        """Replace the current block of producer ids by a new block. Unused ids of the old block are
+        """Replace the current block of producer ids. The unused ids of the old block are
         dropped."""
         first, count = block
         assert count > 0

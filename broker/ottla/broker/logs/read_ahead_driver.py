@@ -62,6 +62,6 @@ class ReadAheads:
 
 
 def _not_begun(piece: FileSlice) -> OSError:
-    """Return the error for a load into the page cache that never started. It does not mark the disk
-    as failed, since the lack of a worker thread is temporary."""
+    """Return the error for a load into the page cache that could not start. The error does not mark
+    the disk as failed, because the lack of a worker thread is temporary."""
     return OSError(errno.ENOMEM, "no worker can load the range now", piece.file.path)

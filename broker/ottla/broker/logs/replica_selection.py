@@ -1,9 +1,9 @@
 """Selects the replica from which a consumer fetches (KIP-392).
 
-Pure. If `replica.selector.class` is set, the leader of a partition returns a preferred read replica
+Pure. If `replica.selector.class` is set, the leader of a partition names a preferred read replica
 in the consumer's rack, and the consumer fetches from that replica. Candidates are the leader and
-the members of the ISR whose log contains the fetch offset, so a consumer is not sent to a replica
-that would refuse it.
+the in-sync replicas whose log contains the fetch offset, because other replicas would refuse the
+fetch.
 """
 
 from ottla.broker.logs.fetch_read import NO_REPLICA

@@ -1,10 +1,10 @@
-"""Verifies the first batch of a transaction in a partition, before it is appended.
+"""Verifies the first batch of a transaction in a partition, before the batch is appended.
 
 Pure except for awaiting the coordinator. First the partition issues a verification guard. Then the
 coordinator is asked whether the partition belongs to the transaction. The append must present the
 guard. A transaction marker that arrives in the meantime revokes the guard
-(`storage/producers/verification.py`). Later batches of a transaction that is open in the partition
-need no verification.
+(`storage/producers/verification.py`). Further batches of the same transaction in the partition need
+no verification.
 """
 
 from collections.abc import Iterable
@@ -43,7 +43,7 @@ class TransactionCoordinators(Protocol):
 
     @property
     def is_verifying(self) -> bool:
-        """True if the coordinator must confirm, before an append, that a client has added the
+        """True if, before an append, the coordinator must confirm that the client has added the
         partition to its transaction."""
         ...
 
@@ -78,8 +78,7 @@ class NoCoordinators:
         partitions: Iterable[tuple[str, int]],
         timeout_ms: int,
     ) -> Outcome:
-        """Return, for each partition, the error code that means that the coordinator is
-        unavailable."""
+        """Return the error code for an unavailable coordinator, for each partition."""
         return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -98,7 +97,7 @@ class AppendVerdict:
 
     def guard(self, partition: Partition) -> VerificationGuard | None:
         """Return the verification guard (the proof to present at the append) of a partition's
-        batch, or None if the batch needs none.
+        batch, or None if the batch needs no guard.
 
         Raises RefusedError if the batch may not be appended.
         """
@@ -204,8 +203,8 @@ class TransactionalAppends:
     async def complete(
         self, verdict: AppendVerdict, asked: Asked, request: ProduceRequest, version: int
     ) -> AppendVerdict:
-        """Ask the transaction coordinator to verify the partitions in `asked`. Returns `verdict`
-        with the coordinator's answers added."""
+        """Request the verification of the partitions in `asked` from the transaction coordinator.
+        Returns `verdict` with the coordinator's answers added."""
         assert request.transactional_id is not None
         assert verdict.producer is not None
         operation = operation_of_produce(version)

@@ -44,8 +44,7 @@ class TransactionOperation(Enum):
 
     @property
     def is_add(self) -> bool:
-        """True if the transaction coordinator adds the partition to the transaction when it is
-        missing."""
+        """True if the transaction coordinator adds missing partitions to the transaction."""
         return self is TransactionOperation.ADD
 
 
@@ -80,8 +79,8 @@ _RETRIED_AS_REPLICAS = frozenset(
 def produce_code(code: ErrorCode, operation: TransactionOperation) -> ErrorCode:
     """Return the error code in a Produce response for an error code of the transaction coordinator.
 
-    Old clients retry NOT_ENOUGH_REPLICAS without refreshing metadata. It is therefore returned for
-    every temporary error.
+    Every temporary error becomes NOT_ENOUGH_REPLICAS, because old clients retry this code without
+    refreshing metadata.
     """
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and not operation.is_add:
         return ErrorCode.NOT_ENOUGH_REPLICAS
@@ -149,8 +148,8 @@ class TransactionVerification:
         return self.producer_id, self.operation.is_add
 
     def answer(self, outcome: Outcome) -> None:
-        """Report the outcome of the verification for each partition. A partition that the outcome
-        lacks gets the error code of an unknown partition."""
+        """Report the outcome of the verification for each partition. A partition without an outcome
+        gets the error code of an unknown partition."""
         unknown = ErrorCode.NETWORK_EXCEPTION
         self._on_answer({each: outcome.get(each, unknown) for each in self.partitions})
 
@@ -188,7 +187,8 @@ class VerificationQueue:
         transactional id and another epoch, the verification with the older epoch is refused as
         fenced.
 
-        A client that sends one request per partition causes several verifications in one epoch.
+        Several verifications may have the same epoch, because a client may send one request per
+        partition.
         """
         older = self._waiting.get(verification.transactional_id, [])
         if older and older[0].epoch > verification.epoch:
@@ -265,7 +265,7 @@ def _transaction_of(verifications: list[TransactionVerification]) -> AddPartitio
 def answer_each(
     verifications: Iterable[TransactionVerification], response: AddPartitionsToTxnResponse
 ) -> None:
-    """Report the error codes in the coordinator's response to each transaction verification."""
+    """Report to each transaction verification its error codes in the coordinator's response."""
     if response.error_code:
         for verification in verifications:
             verification.answer_all(_code_of(response.error_code))

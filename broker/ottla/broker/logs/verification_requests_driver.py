@@ -2,12 +2,12 @@
 each broker.
 
 Each connection has one request in flight. Verifications that arrive meanwhile are sent together in
-the next request. A coordinator may still be ending the previous transaction when it is asked to add
-a partition. This driver then retries the request a few times, because the transaction ends soon,
-and a retry here saves the client a round trip.
+the next request. A request to add a partition may arrive while the coordinator is still ending the
+previous transaction. This driver then retries the request a few times, because the transaction ends
+soon, and a retry here saves the client a round trip.
 
-If this broker is the coordinator, it needs no connection. A verification that adds no partition
-then does not wait behind other verifications.
+If this broker is the coordinator, no connection is needed. A verification that adds no partition
+then does not wait for other verifications.
 """
 
 from collections.abc import Callable, Iterable
@@ -45,7 +45,7 @@ time, the broker reconnects for a producer that commits once a minute. A longer 
 connections to brokers that no longer coordinate any transaction."""
 
 BROKERS_FROM_VERSION = 4
-"""First version of AddPartitionsToTxn that brokers send, rather than clients."""
+"""First version of AddPartitionsToTxn that is sent by brokers instead of clients."""
 
 
 class VerificationRequests:
@@ -127,9 +127,9 @@ class VerificationRequests:
         partitions: Iterable[tuple[str, int]],
         timeout_ms: int,
     ) -> Outcome:
-        """Ask the coordinator of a transaction to verify or add partitions. Returns the
-        coordinator's error code for each partition. If the request fails, each partition gets the
-        code of that failure."""
+        """Request the verification or addition of partitions from the coordinator of a transaction.
+        Returns the coordinator's error code for each partition. If the request fails, each
+        partition gets the error code of this failure."""
         begun_ns, begun_ms = self._now_ns(), self._clock.monotonic_ms()
         timeout_ms = max(0, min(timeout_ms, self._config.request_timeout_ms))
         patience_ms = self._config.add_partitions_to_txn_retry_backoff_ms_max
@@ -249,8 +249,8 @@ class VerificationSender:
         )
 
     async def wait(self) -> bool:
-        """Wait until a transaction verification is added. Returns False if none has been added for
-        IDLE_S."""
+        """Wait until a transaction verification is added. Returns False if no verification is added
+        for IDLE_S."""
         with trio.move_on_after(IDLE_S):
             # The event may belong to a verification that was sent with the previous request.
             while not self.queue:

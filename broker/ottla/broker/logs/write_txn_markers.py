@@ -1,7 +1,7 @@
 """WriteTxnMarkers: appends commit and abort markers to the partitions of a transaction.
 
 Pure. Each marker is a separate control batch. The request is answered when its markers are
-committed, since the last stable offset has then advanced. Markers for `__consumer_offsets` are
+committed, because the last stable offset has advanced by then. Markers for `__consumer_offsets` are
 passed to the group coordinator, which commits or drops the pending transactional offsets.
 """
 
@@ -151,8 +151,8 @@ class WaitingMarkers(WaitingEntry):
         return True
 
     def on_expire(self) -> None:
-        """Answer REQUEST_TIMED_OUT for the transaction markers that are still waiting. The
-        coordinator sends them again."""
+        """Set REQUEST_TIMED_OUT for the transaction markers that are still waiting, and answer the
+        request. The coordinator sends these markers again."""
         for waiting in self._open:
             waiting.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
         self._request.settle()
