@@ -6,7 +6,8 @@ from ottla.broker.quotas.replication_quota import ReplicationQuota
 
 
 class MoveThrottle:
-    """Rate limit that all copies of logs from one log directory to another share on a broker."""
+    """Rate limit of a broker for copies of logs between its log directories. All copies share
+    it."""
 
     def __init__(self, quota: ReplicationQuota) -> None:
         self._quota = quota

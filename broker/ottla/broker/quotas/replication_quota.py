@@ -2,9 +2,9 @@
 
 Pure except for the clock that it uses. Leaders, followers and moves between directories each record
 the bytes of throttled replicas in a `ReplicationQuota`. While its rate is above its limit,
-throttled replicas outside the ISR get no bytes. A replica in the ISR is never throttled: it would
-leave the ISR, and its return would cost more (KIP-73, KIP-113). One response may exceed the limit.
-Throttled replicas then wait until the rate has fallen.
+throttled replicas outside the ISR get no bytes. A replica in the ISR is never throttled, because it
+would leave the ISR, and its return would cost more (KIP-73, KIP-113). One response may exceed the
+limit. Throttled replicas then wait until the rate has fallen.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ more often."""
 PIECES_PER_S = 100
 PIECE_BYTES_MIN = 64 * KIB
 """Minimum bytes of one fetch response to a throttled replica. Throttled replicas receive their
-bytes in small responses, because fetches of replicas in the ISR wait behind each response. A
+bytes in small responses, because fetches of replicas in the ISR wait for each of these responses. A
 smaller value costs more requests. A larger value delays producers noticeably."""
 
 LEADER_REPLICATION_RATE = "leader.replication.throttled.rate"
@@ -33,8 +33,9 @@ LOG_DIRS_MOVE_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 class ReplicationQuota:
-    """Limit and measured rate, in bytes per second, of the replication of throttled replicas. A
-    leader, a follower and moves between directories each have one."""
+    """Limit and measured rate, in bytes per second, of the replication of throttled replicas.
+    The leaders, the followers and the moves between directories of a broker each have a
+    separate quota."""
 
     __slots__ = ("_now_ms", "_rate", "limit")
 
@@ -56,13 +57,13 @@ class ReplicationQuota:
         return max(self.limit // PIECES_PER_S, PIECE_BYTES_MIN)
 
     def set_limit(self, limit: int) -> None:
-        """Change the limit of throttled replication, in bytes per second. Bytes that were recorded
-        before still count."""
+        """Change the limit of throttled replication, in bytes per second. Bytes that were already
+        recorded still count."""
         self.limit = limit
 
     def record(self, byte_count: int) -> None:
-        """Count bytes that throttled replicas received or sent. Without a limit they need not be
-        counted."""
+        """Count bytes that throttled replicas received or sent. The caller may omit the call if
+        there is no limit."""
         self._rate.record(byte_count, self._now_ms())
 
     def per_second(self) -> float:

@@ -1,8 +1,8 @@
 """Flushes the logs whose appends are acknowledged only when durable (`flush.messages`).
 
-One flush covers every append made before it began (group commit). Each partition has at most one
-flush in progress, and does not wait for the flushes of other partitions. A hanging disk therefore
-delays only its own partitions.
+One flush covers all appends before its start (group commit). Each partition has at most one flush
+in progress, and does not wait for the flushes of other partitions. A hanging disk therefore delays
+only its own partitions.
 """
 
 import logging
@@ -21,15 +21,14 @@ from ottla.telemetry.metrics.kafka_names import prometheus_name
 BOUNDS_MS = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
 
 FLUSH_WINDOW_MS = 60_000
-"""Age in milliseconds after which a log flush no longer counts in the summary of flush
+"""Age in milliseconds after which a log flush is no longer part of the summary of flush
 durations."""
 
 logger = logging.getLogger("ottla.broker.flush")
 
 
 class Flusher:
-    """Flushes partition logs to disk on request. A partition that waits for a flush is queued
-    once."""
+    """Flushes partition logs to disk on request. Each waiting partition is queued once."""
 
     def __init__(self, clock: Clock, errors: UnexpectedErrors | None = None) -> None:
         self._clock = clock

@@ -4,10 +4,10 @@ error affects only its own partition.
 The process runs duties concurrently, and the simulation sequentially. A duty has the same effect on
 a log in both cases, and errors of a log are handled in the same way. Pure except for the log.
 
-Invariant CommittedIsNotCut: a leader that was elected cleanly has all committed records. If it
-lacks records below this replica's high watermark, it has lost them, and this replica's copies may
-be the last. The partition is then not followed until its operator decides. After an unclean
-election the records may be truncated.
+Invariant CommittedIsNotCut: a cleanly elected leader has all committed records. If it lacks records
+below this replica's high watermark, it has lost them, and this replica may have their last copies.
+The partition is then not followed until an operator decides. After an unclean election the records
+may be truncated.
 """
 
 import logging
@@ -133,8 +133,8 @@ def _check(core: FollowerFetch, followed: FollowedPartition, log: Log, duty: Dis
 
 
 def _reason_of_cut(followed: FollowedPartition, log: Log) -> str:
-    """Return the reason why committed records of a follower may be truncated, as the end of a log
-    message."""
+    """Return the end of a log message: the reason why committed records of a follower may be
+    truncated."""
     if log.hole_offset is not None:
         return f"; its log has a hole from offset {log.hole_offset} on, and is filled again"
     return f", whose election in epoch {followed.partition.unclean_leader_epoch} was unclean"

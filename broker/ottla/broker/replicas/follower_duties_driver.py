@@ -1,9 +1,9 @@
 """Runs the disk work (duties) that follows from one leader's responses.
 
 The duties of one response run concurrently, and the next request waits for them for a short time. A
-duty that takes longer continues in the background. Its partition is not fetched until the duty is
-done; all other partitions are fetched. Every change of a log is completed, even if its partition is
-no longer followed. A caller that stops following a partition can wait for the change to end.
+longer duty continues in the background. Its partition is not fetched until the duty is done; all
+other partitions are fetched. Every change of a log is completed, even if its partition is no longer
+followed. A caller that stops following a partition can wait for the end of the change.
 """
 
 from collections.abc import Awaitable, Callable
@@ -35,8 +35,8 @@ class FollowerDuties:
         *,
         on_late: Callable[[], None],
     ) -> None:
-        """Create the driver without disk work. `on_late` is called when disk work ends after the
-        fetcher has stopped waiting for it."""
+        """Create the driver without disk work. `on_late` is called when disk work ends for which
+        the fetcher no longer waits."""
         self._core = core
         self._clock = clock
         self._errors = errors
@@ -76,8 +76,8 @@ class FollowerDuties:
         """Call `find` in the background to determine a duty of the follower, and then start the
         duty. `find` may take as long as a request to an object store.
 
-        The partition is not fetched until the duty is done, and this leader may stop being followed
-        in the meantime. If `find` raises an error, the partition is marked as failed.
+        The partition is not fetched until the duty is done. The broker may stop following the
+        leader in the meantime. If `find` raises an error, the partition is marked as failed.
         """
         if self._core.find(followed.key) is not followed:
             return

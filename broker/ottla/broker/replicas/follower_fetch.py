@@ -5,11 +5,11 @@ Pure: `replica_fetcher_driver` sends the requests and runs the duties that take 
 fetches from its own log end and reports the epoch of its last record. If the logs diverge, the
 leader reports the diverging epoch and offset, and the follower truncates its log (KIP-279, part of
 Fetch since version 12). A partition that cannot be followed is marked as failed with its reason and
-retried later; the others continue.
+retried later. All other partitions are still fetched.
 
 Invariants:
-- FollowsInOrder: appended records begin at the follower's log end, and come from the epoch that was
-  requested. A record is never appended after records that may belong to another log.
+- FollowsInOrder: appended records begin at the follower's log end, and have the requested epoch. A
+  record is never appended after records that may belong to another log.
 - OneBadPartitionHoldsUpNoOther.
 - AsksFromWhatIsFlushed: where a flush is required, the fetch offset promises that all records below
   it are flushed.  This includes records written as a leader or fetched before.
@@ -39,16 +39,17 @@ end within milliseconds, when both brokers have the same metadata. A smaller val
 fetches to a broker that does not lead yet. A larger value delays every failover."""
 
 RETRY_BACKOFF_MS_MAX = 30_000
-"""Maximum milliseconds between two attempts to follow a partition, for problems that do not end by
-waiting, such as corrupt records or a failed disk."""
+"""Maximum milliseconds between two attempts to follow a partition with a lasting problem, such as
+corrupt records or a failed disk."""
 
 NEVER_MS = 1 << 53
 """Time in milliseconds that means never, because no clock reaches it."""
 
 NEAR_READ_MS = 30_000
-"""Duration in milliseconds, after a consumer has read from this follower, in which the follower's
-fetches ask for new high watermarks at once. With a smaller value, a consumer that pauses sees
-records later. With a larger value, a second fetch for each batch continues longer."""
+"""Duration in milliseconds, after a consumer has read from this follower, during which the
+follower's fetches request new high watermarks at once. With a smaller value, a consumer that pauses
+sees records later. With a larger value, the follower sends a second fetch for each batch for
+longer."""
 
 NOT_KNOWN = -1
 """Value of a replica's lag before the leader has answered a fetch of the replica."""
@@ -68,14 +69,15 @@ PASSING = frozenset(
     )
 )
 """Error codes of fetch responses that occur while one broker has newer metadata than the other.
-They indicate no fault."""
+They do not indicate a fault."""
 
 
 LEADER_LACKS_RECORDS = "the leader lacks committed records"
 
 
 class LeaderLacksRecordsError(RefusedError):
-    """Raised if a cleanly elected leader lacks records that this replica knows to be committed."""
+    """Raised if a cleanly elected leader lacks records that are committed according to this
+    replica."""
 
 
 @frozen
@@ -88,8 +90,8 @@ class Truncate:
 
 @frozen
 class FindLogRange:
-    """Instruction to request the leader's log start and end offsets, because the follower's log is
-    outside this range or begins too late."""
+    """Instruction to request the leader's log start and end offsets. The follower's log is outside
+    this range, or begins too late."""
 
 
 @frozen
@@ -102,7 +104,8 @@ class RaiseStart:
 @frozen
 class TruncateFully:
     """Instruction to delete all records of the follower and continue at an offset of the leader's
-    log. The follower's log ends below the start of the leader's log, or may differ from it."""
+    log. It is used if the follower's log ends below the start of the leader's log, or may differ
+    from it."""
 
     offset: Offset
 
@@ -134,8 +137,8 @@ class Flush:
 
 
 Duty = Truncate | FindLogRange | FindTierStart | BeginAfterTier | RaiseStart | TruncateFully | Flush
-"""Work on a followed partition that a leader's response requires and that must be done before the
-partition is fetched again. It may take time."""
+"""Work on a followed partition that a leader's response requires before the partition is fetched
+again. The work may take time."""
 
 
 class FollowedPartition:
@@ -170,11 +173,11 @@ class FollowedPartition:
         self.retry_at_ms = 0
         self.backoff_ms = 0
         self.problem: str | None = None
-        """Reason why the partition cannot be followed, if waiting does not remove it. None if there
-        is no such reason."""
+        """Reason of a lasting problem because of which the partition cannot be followed, or
+        None."""
         self.shared_end: Offset | None = None
         """End offset of the prefix that this follower's log has in common with the leader's log.
-        Set only if that offset is below the follower's log start offset, otherwise None."""
+        None if that offset is not below the follower's log start offset."""
 
     @property
     def name(self) -> str:
@@ -243,8 +246,8 @@ class FollowerFetch:
         self._ask(followed)
 
     def leave(self, key: TopicIdPartition) -> FollowedPartition | None:
-        """Stop following a partition, and return its state, or None if it was not followed. A fetch
-        response in flight no longer affects it."""
+        """Stop following a partition. Returns its state, or None if it was not followed. A fetch
+        response in flight no longer affects the partition."""
         followed = self._followed.pop(key, None)
         if followed is not None:
             self._failed.pop(key, None)
@@ -266,7 +269,7 @@ class FollowerFetch:
     # ---- requests
 
     def request(self, now_ms: int, broker_epoch: int) -> FetchRequest | None:
-        """Return the next fetch request to the leader, or None if there is nothing to fetch."""
+        """Return the next fetch request to the leader, or None if no partition can be fetched."""
         self._now_ms = now_ms
         for followed in [one for one in self._failed.values() if one.retry_at_ms <= now_ms]:
             del self._failed[followed.key]
@@ -288,8 +291,8 @@ class FollowerFetch:
 
     @property
     def next_retry_ms(self) -> int | None:
-        """Time in milliseconds of the next retry of a failed or throttled partition. None if there
-        is no such partition."""
+        """Time in milliseconds of the next retry of a failed or throttled partition, or None if no
+        partition waits for a retry."""
         retry_ms = min((one.retry_at_ms for one in self._failed.values()), default=None)
         if not self._throttled:
             return retry_ms
@@ -297,10 +300,10 @@ class FollowerFetch:
         return until_ms if retry_ms is None else min(retry_ms, until_ms)
 
     def _throttle(self, now_ms: int) -> None:
-        """Leave throttled partitions that are not in sync out of fetch requests while the
+        """Exclude throttled partitions that are not in sync from fetch requests while the
         replication quota is exceeded.
 
-        They are all fetched again when the rate has fallen to the limit.
+        All of them are fetched again when the rate has fallen to the limit.
         """
         delay_ms = self._quota.delay_ms()
         if not delay_ms:
@@ -322,7 +325,7 @@ class FollowerFetch:
 
     def take_unflushed(self) -> list[FollowedPartition]:
         """Remove and return the followed partitions that must be flushed before the next fetch. The
-        caller must call `done` for each after its flush."""
+        caller must flush each partition and then call `done`."""
         unflushed, self._unflushed = list(self._unflushed.values()), {}
         return unflushed
 
@@ -506,10 +509,10 @@ def may_be_uncommitted(log: Log, leader_start: Offset, leader_epoch: Epoch) -> b
     """Return whether the follower's log ends at the leader's log start offset and may contain
     records that were never committed.
 
-    The leader has deleted these offsets and cannot report a divergence. A record may differ from
-    the deleted one if no leader reported it as committed and it is from an epoch before this
-    leader's. If the follower then lost its new log start offset, such records would be visible
-    again, and the sequence numbers of their producers would count at once.
+    The leader has deleted these offsets and cannot report a divergence. A record of the follower
+    may differ from the deleted record under two conditions: no leader reported it as committed, and
+    its epoch is older than this leader's. If the follower then lost its new log start offset, such
+    records would be visible again, and the sequence numbers of their producers would count at once.
     """
     return (
         log.log_start_offset < log.end_offset == leader_start
@@ -522,9 +525,10 @@ def truncation_of(log: Log, diverging: EpochEndOffset) -> Offset:
     """Return the offset at which to truncate the follower's log. `diverging` is the leader's last
     epoch that is not above the follower's, with its end offset.
 
-    Beyond that end offset, the leader has only later epochs. The follower's log must therefore end
-    there, or earlier where the follower's records of that epoch (or of the one before) end. The
-    remaining records may still differ in an earlier epoch, which the next fetch reports (KIP-279).
+    Above that end offset, the leader has only later epochs. The follower's log must therefore end
+    there, or earlier if the follower's records of this epoch (or of the epoch before) end earlier.
+    The remaining records may still differ in an earlier epoch, which the next fetch reports
+    (KIP-279).
     """
     ours = log.end_offset_for_epoch(Epoch(diverging.epoch))
     end_offset = log.end_offset if ours.epoch == NO_EPOCH else ours.offset

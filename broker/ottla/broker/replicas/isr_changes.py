@@ -3,9 +3,9 @@ and results.
 
 Pure. A change is a compare-and-set on the partition's leader epoch and partition epoch. The
 controller applies it at most once, and not after the partition epoch has advanced. If a response is
-lost, both results are possible, and the leader uses the larger ISR (`Partition.maximal_isr`) until
-the result is known. It is known from a response that decides this change, or from metadata with a
-newer partition epoch.
+lost, both results are possible. The leader then uses the larger ISR (`Partition.maximal_isr`) until
+it knows the result. The result follows from a later response about this change, or from metadata
+with a newer partition epoch.
 """
 
 from collections.abc import Iterable
@@ -25,11 +25,11 @@ controller does not check this epoch."""
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class IsrChange:
-    """One change of a partition's ISR. The leader epoch and partition epoch identify the state that
-    is changed.
+    """One change of a partition's ISR. The leader epoch and partition epoch identify the state
+    before the change.
 
-    Every change also reports that the leader has recovered: from then on, the leader's log defines
-    the contents of the partition (KIP-704).
+    Every change also reports that the leader has recovered. The leader's log then defines the
+    contents of the partition (KIP-704).
     """
 
     topic_id: UUID
@@ -55,8 +55,8 @@ class ChangeOutcome(Enum):
 
 
 REJECTED = frozenset((ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED))
-"""Error codes after which an ISR change was certainly not made: its partition epoch was right, and
-the controller rejected it."""
+"""Error codes after which an ISR change was certainly not made: the controller rejected it although
+its partition epoch was right."""
 
 OVERTAKEN = frozenset(
     (
@@ -68,8 +68,8 @@ OVERTAKEN = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     )
 )
-"""Error codes with which the controller may also refuse a repetition of a change that it has
-already made. Only the metadata then shows the result."""
+"""Error codes that the controller may also return for the repetition of a change that it has
+already made. The result is then known only from the metadata."""
 
 
 def outcome_of(code: int) -> ChangeOutcome:

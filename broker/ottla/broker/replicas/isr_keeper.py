@@ -1,8 +1,8 @@
 """Decides which ISR changes to request from the controller, and applies the responses.
 
 Pure. A replica joins the ISR as soon as it has caught up (`note`). Lag is checked every half of
-`replica.lag.time.max.ms`. Pauses of this process are subtracted from the lag, since otherwise a
-leader that wakes from a pause would find all other replicas late.
+`replica.lag.time.max.ms`. Pauses of this process are subtracted from the lag. Otherwise a leader
+would find all other replicas late after a pause.
 
 One request is in flight at a time, with every partition whose change is due (`changes`). A
 partition has at most one pending change until its outcome is known (`on_answer`). If a response is
@@ -33,12 +33,13 @@ logger = logging.getLogger("ottla.broker.isr")
 
 RETRY_MS_FIRST = 50
 RETRY_MS_MAX = 1_000
-"""Maximum milliseconds between two attempts to send ISR changes. A smaller value finds a recovered
-controller sooner. A larger value spares a controller in trouble."""
+"""Maximum milliseconds between two attempts to send ISR changes. With a smaller value, a recovered
+controller is found sooner. With a larger value, an overloaded controller gets fewer requests."""
 
 REJECTED_PAUSE_MS = 500
 """Time in milliseconds before a partition's ISR change is requested again after the controller
-rejected it. The controller notices a fenced broker first, and the metadata arrives soon after."""
+rejected it. The controller rejects a change if it has fenced a replica's broker already; the
+metadata with the fencing arrives soon after."""
 
 TICK_MS_MAX = 1_000
 """Maximum milliseconds between two checks whether this process was paused. Shorter pauses are not
@@ -89,8 +90,8 @@ class IsrKeeper:
         return self._unanswered
 
     def note(self, partition: Partition) -> None:
-        """Mark a partition whose ISR may have to grow, or whose state the controller must confirm.
-        The next call of `changes` examines it."""
+        """Mark a partition for the next call of `changes`, because its ISR may have to grow or the
+        controller must confirm its state."""
         if partition.pending_change is None and partition not in self._rejected_until_ms:
             self._due[partition] = None
             self.on_due()
@@ -169,12 +170,12 @@ class IsrKeeper:
 
     def pause_ms(self, now_ms: int) -> int:
         """Return the time in milliseconds until the next request for ISR changes. A failed request
-        is not repeated at once, and changes that become due in the meantime are part of the next
+        is not repeated at once. Changes that become due in the meantime are part of the next
         request."""
         return 0 if self._retry_at_ms is None else max(0, self._retry_at_ms - now_ms)
 
     def on_silence(self, reason: str, now_ms: int) -> None:
-        """Back off after a request for ISR changes that got no response. The changes are kept, and
+        """Back off after a request for ISR changes without a response. The changes are kept, and
         sent again after the back-off."""
         if reason != self._logged_silence:
             self._logged_silence = reason

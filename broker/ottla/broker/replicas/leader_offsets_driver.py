@@ -44,8 +44,8 @@ class LeaderOffsets:
         self._timeout_s = timeout_s
 
     async def offset_of(self, timestamp: int) -> OffsetAndEpoch:
-        """Return the offset, and its leader epoch, that the leader reports for a special timestamp
-        of ListOffsets."""
+        """Return the leader's answer to a ListOffsets request with a special timestamp: an offset
+        and its leader epoch."""
         asked = ListOffsetsPartition(
             partition_index=self._partition.index,
             current_leader_epoch=self._leader_epoch,

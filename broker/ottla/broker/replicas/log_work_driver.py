@@ -34,9 +34,9 @@ the steps delay the response to the client that creates the topics. With a longe
 are still missing when a client first uses the topic."""
 
 LATER_AT_ONCE = 64
-"""Maximum number of partitions without a waiting caller whose disk work runs at the same time. It
-is two batches of the worker threads that create directories. With a smaller value, threads are
-idle. With a larger value, the deletion of a new log waits for more creations."""
+"""Maximum number of partitions without a waiting caller whose disk work runs at the same time. The
+number corresponds to two batches of the worker threads that create directories. With a smaller
+value, threads are idle. With a larger value, the deletion of a new log waits for more creations."""
 
 
 class LogWork:
@@ -74,7 +74,7 @@ class LogWork:
         self._is_due.set()
 
     def add_later(self, partition: TopicPartition, step: Step) -> None:
-        """Add a step of disk work as `add` does, but start it later, because no caller waits for
+        """Add a step of disk work like `add`, but start it later, because no caller waits for
         it."""
         steps = self._steps.get(partition)
         if steps is not None:

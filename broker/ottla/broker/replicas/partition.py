@@ -48,7 +48,7 @@ partitions of a large cluster have a separate set of at least 216 bytes."""
 
 @lru_cache(SHARED_SETS_MAX)
 def _shared_set(replicas: tuple[NodeId, ...]) -> frozenset[NodeId]:
-    """Return the set of the replicas. Partitions with equal replicas get the same object."""
+    """Return the set of the replicas. Equal tuples of replicas share one set object."""
     return frozenset(replicas)
 
 
@@ -84,10 +84,11 @@ class Partition:
         traffic: TopicTraffic | None = None,
     ) -> None:
         """Create the replica, without a log at first. `is_eligible(replica, broker_epoch)` returns
-        whether a replica may be in sync: it is neither fenced nor shutting down.
+        whether a replica may be in sync, which means that its broker is neither fenced nor shutting
+        down.
 
-        `lag_ms_max` (`replica.lag.time.max.ms`) is the time in milliseconds that an in-sync
-        follower may lag. `traffic` counts the topic's bytes.
+        `lag_ms_max` (`replica.lag.time.max.ms`) is the maximum lag of an in-sync follower in
+        milliseconds. `traffic` counts the topic's bytes.
         """
         self.topic = topic
         self.topic_id = topic_id
@@ -103,11 +104,11 @@ class Partition:
         self.traffic = TopicTraffic() if traffic is None else traffic
         self.log: Log | None = None
         self.storage_failure: str | None = None
-        """Reason why the log cannot be opened: corrupt data or a failed disk. None if the log is
-        usable."""
+        """Reason why the log cannot be opened (corrupt data or a failed disk), or None if the log
+        is usable."""
         self.damage: str | None = None
-        """Description of the last corruption that a fetch found in stored records, or None. Corrupt
-        records cannot be served."""
+        """Description of the last corruption that a fetch found in stored records, or None if no
+        corruption was found. Corrupt records cannot be served."""
         self.config = TOPIC_DEFAULTS
         self.inspects_records = False
         """True if the records of a produced batch must be read one by one, or recompressed with
@@ -132,12 +133,12 @@ class Partition:
         self.is_flush_awaited = False
         self.followers: dict[NodeId, FollowerProgress] = {}
         self._leaving: frozenset[NodeId] = NO_REPLICAS
-        """Ids of replicas that the controller's answers removed from the ISR while the metadata
-        still lists them in it."""
+        """Ids of replicas that the controller's responses have removed from the ISR, but the
+        metadata has not yet removed."""
         self._other_maximal_isr: tuple[FollowerProgress, ...] = ()
         self.consumer_read_ms: int | None = None
-        """Monotonic time in milliseconds at which a consumer last read from this replica as a
-        follower, or None if no consumer has."""
+        """Monotonic time in milliseconds of the last consumer read from this replica as a follower,
+        or None before the first read."""
         self.high_watermark_key = WakeKey()
         self.end_offset_key = WakeKey()
 
@@ -148,10 +149,10 @@ class Partition:
     # ---- produce, fetch and lookups ----
 
     def leader_log(self, current_leader_epoch: int = NO_EPOCH) -> Log:
-        """Return the partition's log if this broker leads in the client's leader epoch. Raises
-        RefusedError with Kafka's code otherwise.
+        """Return the partition's log if this broker leads in the client's leader epoch. Otherwise
+        raises RefusedError with Kafka's code.
 
-        `current_leader_epoch` is the client's leader epoch, or -1 if the request has none
+        `current_leader_epoch` is the client's leader epoch, or -1 if the request has no epoch
         (KIP-320).
         """
         if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
@@ -301,13 +302,13 @@ class Partition:
 
     @property
     def high_watermark(self) -> Offset:
-        """High watermark of the partition: the end offset of the committed records. It is 0 while
-        there is no log."""
+        """High watermark of the partition: the end offset of the committed records. It is 0 if the
+        partition has no log."""
         return Offset(0) if self.log is None else self.log.high_watermark
 
     @property
     def durable_end(self) -> Offset:
-        """End offset of the records in the log that count as written. With flush.messages set, this
+        """End offset of the records in the log that count as written. If flush.messages is set, it
         is the flushed end offset plus the allowed number of unflushed records."""
         log = self.log
         assert log is not None
@@ -323,7 +324,7 @@ class Partition:
     @property
     def low_watermark(self) -> Offset:
         """Lowest log start offset of the live replicas of this partition. Records below it are
-        deleted on all of them."""
+        deleted on all live replicas."""
         assert self.log is not None
         starts = [
             follower.log_start_offset
@@ -426,7 +427,7 @@ class Partition:
 
     def remove(self) -> Log | None:
         """Stop leading and following, because the topic was deleted or the replica moved to another
-        broker. Returns the partition's log, or None if it had none."""
+        broker. Returns the partition's log, or None if the partition has no log."""
         log, self.log = self.log, None
         self.is_leader = False
         self.is_removed = True
@@ -445,8 +446,9 @@ class Partition:
         self._port.wake(self.end_offset_key)
 
     def _flush_if_awaited(self) -> None:
-        """Request a flush if the log has records that count as written only when durable. Otherwise
-        such records might never be flushed, since no further append requests a flush."""
+        """Request a flush if the log has records that count as written only when durable.
+        Without this call, such records might never be flushed, because no further append
+        requests a flush."""
         if self.is_flush_due:
             self._port.on_flush_due(self)
 
@@ -484,7 +486,7 @@ class Partition:
 
     @property
     def maximal_isr(self) -> Collection[NodeId]:
-        """Ids of every replica that the controller may consider in sync, under the current ISR or a
+        """Ids of the replicas that the controller may consider in sync, under the current ISR or a
         pending change."""
         change, isr = self.pending_change, self.isr
         if change is None and not self._leaving:
@@ -566,7 +568,7 @@ class Partition:
 
     def follow_high_watermark(self, offset: Offset) -> bool:
         """Raise the high watermark of a follower to its leader's, and wake the fetches of consumers
-        that wait on this broker. Returns True if it changed."""
+        that wait on this broker. Returns True if the high watermark changed."""
         log = self.log
         if log is None or not log.update_high_watermark(offset):
             return False
@@ -577,12 +579,12 @@ class Partition:
     def may_join(self, replica: NodeId) -> bool:
         """Return whether a replica outside the ISR should join it now.
 
-        It must have all committed records and reach the start offset of this leader epoch. Records
-        that an earlier leader committed are below that offset, even if this leader's high watermark
-        is still lower. A replica that was just removed must wait until the metadata shows its
-        removal; otherwise it would join again at once. If a follower's log ends at this leader's
-        log start offset, it must also begin there, because its earlier records may belong to
-        another log.
+        The replica must have all committed records and reach the start offset of this leader epoch.
+        Records that an earlier leader committed are below that offset, even if this leader's high
+        watermark is still lower. A replica that was just removed must wait until the metadata shows
+        its removal; otherwise it would join again at once. If a follower's log ends at this
+        leader's log start offset, it must also begin there, because its earlier records may belong
+        to another log.
         """
         if replica in self.isr or replica in self._leaving or self.pending_change is not None:
             return False
@@ -598,10 +600,10 @@ class Partition:
         )
 
     def wanted_isr(self, now_ms: int, *, may_shrink: bool) -> frozenset[NodeId] | None:
-        """Return the ISR to request from the controller, or None if no change is due or one is
-        already pending.
+        """Return the ISR to request from the controller, or None if no change is due or a change is
+        pending.
 
-        Lagging replicas are removed only if `may_shrink` is True; the caller has then checked that
+        Lagging replicas are removed only if `may_shrink` is True. The caller then guarantees that
         this process was not paused.
         """
         if not self.is_leader or self.pending_change is not None:
@@ -616,8 +618,8 @@ class Partition:
     def begin_isr_change(self, isr: frozenset[NodeId], broker_epoch: int) -> IsrChange:
         """Record that `isr` is being requested from the controller. Returns the change to send.
 
-        `broker_epoch` is the epoch of this broker. Until the outcome is known, both the old and the
-        new ISR count.
+        `broker_epoch` is the epoch of this broker. Until the outcome is known, the maximal ISR
+        contains both the old and the new ISR.
         """
         assert self.is_leader
         assert self.pending_change is None
@@ -671,8 +673,8 @@ class Partition:
     def abandon_isr_change(self, change: IsrChange, now_ms: int) -> None:
         """Drop a pending ISR change that the controller has not made and will never make.
 
-        The caller must be certain of this. Otherwise the controller's ISR could contain replicas
-        for which the high watermark does not wait.
+        The caller must be certain that the controller will not make the change. Otherwise the
+        controller's ISR could contain replicas for which the high watermark does not wait.
         """
         if self.pending_change is not change:
             return
@@ -688,8 +690,8 @@ class Partition:
 
 
 def check_epoch(current_leader_epoch: int, leader_epoch: int) -> None:
-    """Raise RefusedError if a client's leader epoch differs from the partition's. The value -1
-    means that the request has no epoch (KIP-320)."""
+    """Raise RefusedError if a client's leader epoch differs from the partition's. A request without
+    an epoch has the value -1 (KIP-320)."""
     if current_leader_epoch in (NO_EPOCH, leader_epoch):
         return
     if current_leader_epoch < leader_epoch:

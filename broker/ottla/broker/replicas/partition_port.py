@@ -35,4 +35,4 @@ class PartitionPort(NamedTuple, Generic[P]):
     replicas may have to change."""
     watched: Container[object] = AllKeys()
     """Keys that at least one waiting request watches. A partition checks this set before it wakes a
-    key, since a wake-up is rarely needed and costs more."""
+    key, because a check costs less than a wake-up, and wake-ups are rarely needed."""

@@ -1,8 +1,9 @@
 """Table of the replicas on this broker, and the errors for all other partitions.
 
-Pure. Requests name topics by name (old versions) or by id; each maps to a `dict[index, Partition]`,
-so a replica is found by two dictionary lookups. Other partitions are looked up in the metadata
-image only to choose the right error: an unknown topic, or a partition that another broker leads.
+Pure. Requests name topics by name (old versions) or by id. The table maps each name and each id to
+a `dict[index, Partition]`, so a replica is found by two dictionary lookups. The metadata image is
+used only for partitions without a replica here, to choose the right error: an unknown topic, or a
+partition that another broker leads.
 """
 
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ class PartitionTable:
         """Partitions whose logs are being opened for the first time, by topic, in the order in
         which they were added.
 
-        The values are dictionaries because a set would be ordered by memory addresses.
+        The values are dictionaries, because the order of a set would depend on memory addresses.
         """
 
     def __iter__(self) -> Iterator[Partition]:

@@ -1,9 +1,9 @@
 """Follower tasks: one task and one connection for each leader that this broker follows.
 
-Each task sends a fetch, applies the response partition by partition and runs the disk work that
-follows from it (`follower_duties_driver`). Then it fetches again. A task stops following a
-partition immediately: its caller waits for disk work on the log, but not for the network. A new
-partition is fetched without waiting for the end of a long poll.
+Each task sends a fetch, applies the response partition by partition and runs the resulting disk
+work (`follower_duties_driver`). Then it fetches again. A task stops following a partition
+immediately: its caller waits for disk work on the log, but not for the network. A new partition is
+fetched without waiting for the end of a long poll.
 """
 
 import logging
@@ -62,8 +62,9 @@ logger = logging.getLogger("ottla.broker.replicas")
 CONNECT_TIMEOUT_S = 5.0
 RECONNECT_MS_FIRST = 20
 RECONNECT_MS_MAX = 1_000
-"""Maximum milliseconds between two attempts of a follower to connect to a leader. A smaller value
-finds a restarted leader sooner. A larger value spares a machine that is down."""
+"""Maximum milliseconds between two attempts of a follower to connect to a leader. With a smaller
+value, a restarted leader is found sooner. With a larger value, fewer attempts are made while a
+machine is down."""
 
 FAILURES_TOLERATED = 6
 """Number of consecutive failures to fetch from a leader after which the failure is logged, once.
@@ -75,8 +76,8 @@ followed."""
 
 LONG_POLL_MS = 20
 """Milliseconds after which a follower's unanswered fetch counts as a long poll. The fetcher may
-then abandon it for a request that includes more partitions. With a smaller value, it abandons
-responses that are on their way. A larger value delays failovers."""
+then abandon the fetch for a request that includes more partitions. With a smaller value, it
+abandons responses that are already being sent. A larger value delays failovers."""
 
 TURN_BYTES = 1 << 20
 """Number of bytes of fetched records that a follower appends per event-loop iteration. Other tasks
@@ -126,8 +127,8 @@ class ReplicaFetchers:
         parts.problems(self.problems)
 
     def families(self) -> Iterator[Family | None]:
-        """Yield the metric families of followers, and None between slices of partitions, where the
-        caller may pause."""
+        """Yield the metric families of followers. Yields None between slices of partitions, where
+        the caller may pause."""
         longest = 0
         for at, followed in enumerate(self.followed()):
             if not at % PARTITIONS_PER_SLICE:
@@ -214,7 +215,7 @@ class ReplicaFetchers:
 
 class LeaderFetcher:
     """Fetches partitions from one leader. Its task ends when this broker follows no partition of
-    that leader any longer."""
+    that leader."""
 
     def __init__(
         self,
@@ -333,8 +334,8 @@ class LeaderFetcher:
         self._failure, self._failure_count = None, 0
 
     async def _fetch_over(self, connection: BrokerConnection) -> None:
-        """Fetch from the leader over one connection until it is lost, or is abandoned together with
-        a waiting fetch."""
+        """Fetch from the leader over one connection. Returns when the connection is lost, or is
+        closed to abandon a waiting fetch."""
         while True:
             self._has_more = trio.Event()
             await self._flush_all(self.core.take_unflushed())
@@ -367,8 +368,8 @@ class LeaderFetcher:
     async def _answer(
         self, connection: BrokerConnection, request: FetchRequest
     ) -> FetchResponse | None:
-        """Return the leader's response to a fetch, or None if the fetch was abandoned because a
-        different fetch is needed."""
+        """Return the leader's response to a fetch, or None if the fetch was abandoned for a
+        different fetch."""
         patience_ms = self._config.replica_socket_timeout_ms + request.max_wait_ms
         retry_ms = self.core.next_retry_ms
         if retry_ms is not None:
@@ -458,8 +459,8 @@ class LeaderFetcher:
     async def _place_of(
         self, connection: BrokerConnection, followed: FollowedPartition
     ) -> Truncate | TruncateFully | RaiseStart | None:
-        """Ask the leader for its log start and end offsets. Returns the work (`Duty`) that brings
-        the follower's log within these offsets, or None."""
+        """Request the leader's log start and end offsets. Returns the work (`Duty`) that moves the
+        follower's log into this range, or None."""
         leader = self._leader_offsets(connection, followed)
         end = (await leader.offset_of(LATEST)).offset
         start = (await leader.offset_of(EARLIEST)).offset

@@ -51,8 +51,8 @@ logger = logging.getLogger("ottla.broker.replicas")
 
 
 OPEN_RETRY_MS = 5_000
-"""Minimum milliseconds between two attempts to create a log that could not be created. A smaller
-value costs a slow disk more writes, since each attempt may write."""
+"""Minimum milliseconds between two attempts to create a log after a failure. A smaller value costs
+a slow disk more writes, since each attempt may write."""
 
 APPLIED_PER_TURN = 100
 """Number of partitions to which a new metadata image is applied before other tasks run. Each
@@ -160,8 +160,8 @@ class ReplicaManager:
     def _begin(self, image: MetadataImage) -> None:
         """Apply the first published image to the replicas that were recovered under an older image.
 
-        A replica that the older image assigns to this broker, but the first published one does not,
-        is deleted. The change between the two images would have deleted it.
+        A replica is deleted if the older image assigns it to this broker and the first published
+        image does not. A change between the two images would normally have deleted it.
         """
         self._has_published = True
         self._settings.clear()
@@ -213,7 +213,7 @@ class ReplicaManager:
         self, image: MetadataImage, found: TopicIdPartition, until_left: Left | None
     ) -> None:
         """Apply a metadata image to a partition on this broker. If the partition has no log,
-        request the opening of one."""
+        request its opening."""
         topic = image.topics[found.topic_id]
         state = topic.partitions[found.partition]
         partition = self.table.by_id.get(topic.id, {}).get(found.partition)
@@ -240,8 +240,8 @@ class ReplicaManager:
             self._open_soon(partition, state)
 
     def _detach_log(self, partition: Partition, until_left: Left) -> None:
-        """Stop leading and following a partition until the running disk operation of its follower
-        has finished with the log."""
+        """Stop leading and following a partition until the follower's running disk operation on its
+        log has finished."""
         log = partition.detach_log()
         self._detached.add(partition)
 
@@ -317,8 +317,8 @@ class ReplicaManager:
     # ---- disk work
 
     def is_opening(self, topic: str) -> bool:
-        """Return whether logs of a topic are being opened on this broker for the first time. A
-        caller that gets True can wait until they are open."""
+        """Return whether logs of a topic are being opened on this broker for the first time. If
+        they are, the caller can wait until they are open."""
         opening = self.table.opening.get(topic)
         if opening is not None:
             self._work.start_delayed(map(_name_of, opening))
@@ -365,8 +365,8 @@ class ReplicaManager:
             self._work.add_later(at, partial(self._open_first, partition))
 
     async def _open_first(self, partition: Partition) -> None:
-        """Open a partition's log for the first time. Requests for the topic may be waiting until
-        the log is open."""
+        """Open a partition's log for the first time. Requests for the topic may wait until the log
+        is open."""
         try:
             await self._open_log(partition)
         finally:
@@ -463,8 +463,8 @@ class ReplicaManager:
     def on_directory_failed(self, path: str, reason: str) -> None:
         """Stop leading and following the partitions in a log directory that went offline.
 
-        If a follower in such a directory continued to fetch from its log end, it would count as
-        caught up. It would rejoin the ISR with a log that rejects appends.
+        A follower in such a directory must not continue to fetch from its log end. It would count
+        as caught up, and would rejoin the ISR with a log that rejects appends.
         """
         failed = [
             partition
@@ -539,8 +539,8 @@ class ReplicaManager:
     def is_stray(
         self, image: MetadataImage, partition: TopicPartition, topic_id: UUID | None
     ) -> bool:
-        """Return whether a log that was found on disk at broker startup belongs to no current
-        replica of this broker."""
+        """Return whether a log on disk at broker startup belongs to no current replica of this
+        broker."""
         topic = image.topic(partition.topic)
         if topic is None or topic.id != topic_id:
             return True
@@ -590,9 +590,9 @@ def _holds_nothing(state: PartitionState, replica: NodeId) -> bool:
     """Return whether a replica is new, which means that it cannot have had any record.
 
     A replica is new if no log directory was reported for it, or if its partition is unchanged since
-    its creation. A replica that was only removed from the ISR is not new: an unclean election may
-    need its records. A replica that lost its log may be created again, because the controller knows
-    the loss and elects it last.
+    its creation. A replica that was only removed from the ISR is not new, because an unclean
+    election may need its records. A replica that lost its log may be created again, because the
+    controller knows the loss and elects it last.
     """
     if replica in state.lost:
         return True

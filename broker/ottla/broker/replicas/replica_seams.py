@@ -38,8 +38,8 @@ class ReplicaLogs(Protocol):
 
     @property
     def losses(self) -> Mapping[TopicIdPartition, LogLoss]:
-        """Description of the lost records of each replica that lost acknowledged records and does
-        not have all records again."""
+        """For each replica that has lost acknowledged records and not regained them: a description
+        of the loss."""
         ...
 
     async def forget_losses(self, whole: Collection[TopicIdPartition]) -> None:
@@ -71,11 +71,11 @@ class ReplicaLogs(Protocol):
 
     def directory_of(self, partition: TopicPartition) -> ReplicaDirectory | None:
         """Return the log directory that contains a partition's log, or None if this broker has no
-        log of it."""
+        log of the partition."""
         ...
 
     def apply_retention_soon(self) -> None:
-        """Request a check for log segments beyond their retention. The check runs soon."""
+        """Request a check for log segments beyond their retention, which runs soon."""
         ...
 
 

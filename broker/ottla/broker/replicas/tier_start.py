@@ -35,7 +35,7 @@ class TierStarts(Protocol):
     async def find(self, partition: TopicIdPartition, offset: Offset, epoch: Epoch) -> TierStart:
         """Return the state of the log at the end of the copied segment that contains the record
         with this offset and leader epoch. Raises OttlaError if no segment contains the record, or
-        if the object store fails. The follower then repeats the call later."""
+        if the object store fails. The follower then calls this method again later."""
         ...
 
 

@@ -1,8 +1,8 @@
 """Counts traffic by topic, in plain integers that the data path increments.
 
-Pure. A partition has a reference to its topic's counters, so that counting needs no lookup. No work
-is done for each record. When a topic leaves this broker, its counts remain in the broker's sum,
-since a counter never decreases.
+Pure. A partition has a reference to its topic's counters, so counting needs no lookup. The cost
+does not depend on the number of records. When a topic leaves this broker, its counts remain in the
+broker's sum, since a counter never decreases.
 """
 
 from collections.abc import Iterator
@@ -25,8 +25,8 @@ COUNTS = (
     ("replication_bytes_in", "ReplicationBytesInPerSec", "Record bytes appended as a follower."),
     ("replication_bytes_out", "ReplicationBytesOutPerSec", "Record bytes that followers fetched."),
 )
-"""Counters of a topic: the attribute name, Kafka's name (`kafka.server:type=BrokerTopicMetrics`)
-and a description of each."""
+"""Counters of a topic. Each entry has the attribute name, Kafka's name
+(`kafka.server:type=BrokerTopicMetrics`) and a description."""
 
 
 class TopicTraffic:
@@ -79,7 +79,7 @@ class BrokerTraffic:
         self._topics: dict[str, TopicTraffic] = {}
         self._elsewhere = TopicTraffic()
         """Sum of the traffic that no current topic counts: traffic of topics whose replicas have
-        left this broker, and requests for topics without a replica here."""
+        left this broker, and of requests for topics without a replica here."""
 
     def of(self, topic: str) -> TopicTraffic:
         """Return the traffic counters of a topic that has a replica on this broker."""
