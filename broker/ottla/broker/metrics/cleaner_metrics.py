@@ -1,5 +1,4 @@
-"""Computes the metrics of the log cleaner: Kafka's gauges, and some that Kafka does not have.
-Pure."""
+"""Computes the metrics of the log cleaner: Kafka's gauges, and additional ones of Ottla. Pure."""
 
 from collections.abc import Iterator
 

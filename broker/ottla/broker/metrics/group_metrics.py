@@ -19,8 +19,9 @@ def group_families(
 ) -> Iterator[Family]:
     """Yield the numbers of groups by protocol and state, of committed offsets, and of rebalances.
 
-    `loading_count` is the number of partitions of `__consumer_offsets` that are still being loaded,
-    `rebalances` the rebalances of groups so far, and `now_ms` the monotonic time in milliseconds.
+    `loading_count` is the number of partitions of `__consumer_offsets` that are still being loaded.
+    `rebalances` contains the rebalances since the broker's start. `now_ms` is the monotonic time in
+    milliseconds.
     """
     shards = list(shards)
     classic: Counter[str] = Counter()

@@ -48,8 +48,8 @@ def _reliefs(logs: LogManager) -> Iterator[Family]:
 
 
 def _relief_figures(logs: LogManager) -> dict[str, float]:
-    """Return the bytes that were deleted for lack of space, and the configured free bytes. Empty if
-    local.retention.free.bytes is not set."""
+    """Return the bytes that were deleted for lack of space, and the configured minimum of free
+    bytes. The result is empty if local.retention.free.bytes is not set."""
     reliefs = logs.reliefs
     if not any(relief.free_bytes_min for relief in reliefs):
         return {}

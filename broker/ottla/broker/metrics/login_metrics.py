@@ -35,7 +35,7 @@ ATTRIBUTES = {
         "Connections closed because their session was not renewed.",
     ),
 }
-"""Attribute in Kafka's MBean and description of each counter of logins, by the counter's name."""
+"""For each counter of logins, by its name: the attribute in Kafka's MBean and the description."""
 
 
 def login_families(

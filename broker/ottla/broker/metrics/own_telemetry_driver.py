@@ -67,7 +67,7 @@ class BrokerTelemetry:
         """Register the metrics of the broker's process.
 
         `clients` contains the metrics that clients push. They are served and exported together with
-        the broker's own metrics. Raises ConfigError if the settings enable traces of requests and
+        the broker's own metrics. Raises ConfigError if the settings enable traces of requests, but
         OpenTelemetry's SDK is not installed.
         """
         if config.traces_requests:

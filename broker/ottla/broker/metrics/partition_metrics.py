@@ -1,10 +1,10 @@
 """Computes the metrics of the partitions on this broker whenever they are read. Pure.
 
-There are two kinds of families. Sizes and offsets have a row for every partition. Problems (below
-min.insync.replicas, under-replicated, …) have one row with the value 1 for each affected partition,
-and always one row with the value 0 and no labels. A sum therefore exists even if there is no
-problem, and healthy partitions need no rows. Names are Kafka's: `kafka.log:type=Log`,
-`kafka.cluster:type=Partition` and `kafka.server:type=ReplicaManager`.
+There are two kinds of families. Families of sizes and offsets have a row for every partition.
+Families of problems (below min.insync.replicas, under-replicated, …) have one row with the value 1
+for each affected partition, and always one row with the value 0 and no labels. A sum over a family
+therefore always exists, and healthy partitions need no rows. Names are Kafka's:
+`kafka.log:type=Log`, `kafka.cluster:type=Partition` and `kafka.server:type=ReplicaManager`.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 """Builds OpenTelemetry spans for traced requests, within a second after their responses.
 
 A trace has one span for the request, and one for each of its phases. If the request's header names
-a span of the client, the request's span is its child. The trace then leads from the client through
+a span of the client, the request's span becomes its child. The trace then connects the client with
 this broker.
 """
 

@@ -150,8 +150,8 @@ def _request_families(delivery: ShareDelivery) -> Iterator[Family]:
 
 
 def _in_flight_count(share: SharePartition) -> int:
-    """Return the number of records that count towards the in-flight limit of a share partition: all
-    records in its window."""
+    """Return the number of records that count towards the in-flight limit of a share partition.
+    These are all records in its delivery window."""
     if share.order is None:
         return share.window.size
     return share.order.taken_count + len(share.letters)

@@ -2,8 +2,8 @@
 Pure.
 
 These APIs report the clients that push metrics to this broker, and the latest pushes. Each response
-is bounded, so that a query about ten thousand clients takes many short requests and does not block
-the event loop. The tail returns the pushed bytes, which the caller decodes.
+is bounded. A query about ten thousand clients therefore takes many short requests and does not
+block the event loop. TailClientMetrics returns the pushed bytes, which the caller decodes.
 """
 
 from collections.abc import Iterable
@@ -60,8 +60,8 @@ class TelemetryAdminApi:
     def tail(
         self, context: RequestContext, request: TailClientMetricsRequest
     ) -> TailClientMetricsResponse:
-        """Answer the request with the stored metric pushes of clients from its cursor on, without
-        waiting for more."""
+        """Answer the request at once with the stored metric pushes of clients from its cursor
+        on."""
         found = self._tail.since(
             request.cursor,
             names=None if request.client is None else _names(request.client),

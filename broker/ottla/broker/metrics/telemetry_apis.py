@@ -2,8 +2,8 @@
 metrics (KIP-714).
 
 Pure. A push is checked at once, except for its content. An accepted push is answered when a worker
-thread has processed its content (`ottla.telemetry.clients.push_work`). If a request arrives too
-early, the response has a `throttle_time_ms`, unlike Kafka's response.
+thread has processed its content (`ottla.telemetry.clients.push_work`). The response to a request
+that is too early has a `throttle_time_ms`, unlike Kafka's response.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from ottla.wire.messages.push_telemetry_response import PushTelemetryResponse
 
 CODECS_BY_PREFERENCE = [Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY]
 """Compression types that the broker offers to clients for metric pushes. A client uses the first
-type that it supports. Uncompressed pushes are always allowed, and not listed."""
+type that it supports. Uncompressed pushes are always allowed and need no entry."""
 
 CLIENT_ID_CHARS_MAX = 256
 """Maximum number of characters that the broker stores of a client id, by which telemetry
@@ -35,8 +35,8 @@ thousands of clients."""
 
 THROTTLE_TOLD_MS_MAX = 1_000
 """Maximum throttle time in a telemetry response in milliseconds, equal to the window of a quota.
-Java's clients and librdkafka ignore it and use their push interval. franz-go sends no requests on a
-throttled connection, so a longer time could pause it for minutes."""
+Java's clients and librdkafka ignore the throttle time and use their push interval. franz-go sends
+no requests on a throttled connection, so a longer time could pause the connection for minutes."""
 
 ALL_BY_THE_LETTER = [""]
 """Encoding of "every metric" according to KIP-714. Kafka sends "*" instead, which Java's clients
@@ -58,8 +58,8 @@ client."""
 class TelemetryApis:
     """Handlers of GetTelemetrySubscriptions and PushTelemetry, version 0.
 
-    If telemetry is not offered, both are answered with UNSUPPORTED_VERSION.  A connection to which
-    it was offered is served until it closes.
+    If telemetry is not offered, both requests are answered with UNSUPPORTED_VERSION.  A connection
+    to which telemetry was offered is served until it closes.
     """
 
     def __init__(
@@ -114,8 +114,8 @@ class TelemetryApis:
     def handle_push(
         self, context: RequestContext, request: PushTelemetryRequest
     ) -> PushTelemetryResponse | None:
-        """Check a PushTelemetry request, and pass its content on to be processed. Returns the
-        response if the push is refused or empty, or None if it is answered when its content has
+        """Check a PushTelemetry request, and pass its content to the worker. Returns the response
+        if the push is refused or empty. Returns None if the response is sent after the content has
         been processed."""
         if not self._serves(context):
             return PushTelemetryResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)

@@ -192,8 +192,8 @@ class ClientTelemetry:
         )
 
     def _own_address(self) -> tuple[str, int] | None:
-        """Return the host and port at which other brokers reach this broker, or None if it has no
-        address yet."""
+        """Return the host and port at which other brokers reach this broker, or None while it has
+        no address."""
         registration = self._image.brokers.get(self._config.node_id)
         if registration is None:
             return None

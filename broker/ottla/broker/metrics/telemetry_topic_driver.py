@@ -1,8 +1,8 @@
 """Writes the metric pushes of clients to the topic `__client_metrics`, as an ordinary producer.
 
-The writer is a client of the broker's own cluster. Any broker may therefore lead the topic's
+The writer is a client of the broker's own cluster. Therefore any broker may lead the topic's
 partitions, and quotas and metrics include the writer's traffic. Connections are opened and client
-code is imported only at the first record.
+code is imported only for the first record.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,8 +34,8 @@ this one."""
 def producer_config() -> "ProducerConfig":
     """Return the settings of the producer that writes to `__client_metrics`.
 
-    The sender stores undelivered records and sends them again, so that the producer need not retry
-    for long.
+    The producer retries for a shorter time than by default, because its sender stores undelivered
+    records and sends them again.
     """
     from ottla.model.settings.client import ProducerConfig
 

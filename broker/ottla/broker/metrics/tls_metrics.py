@@ -10,8 +10,8 @@ EXPIRY = "certificate.expires.seconds"
 
 
 def tls_counts(counts: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Return the counters in `counts` that are named `tls.LISTENER.NAME`, by listener name and then
-    by NAME."""
+    """Return the counters in `counts` whose names have the form `tls.LISTENER.NAME`, by listener
+    name and then by NAME."""
     by_listener: dict[str, dict[str, float]] = {}
     for key, value in counts.items():
         if key.startswith(PREFIX):
