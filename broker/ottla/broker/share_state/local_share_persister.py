@@ -97,8 +97,8 @@ class LocalSharePersister:
 
 
 def _responder(on_done: Callable[[Any], None], failed: Callable[[ErrorCode], Any]) -> Responder:
-    """Return a responder that passes the coordinator's answer on to `on_done`. If the coordinator
-    refuses, the responder passes the answer that `failed` builds from the error code."""
+    """Return a responder that passes the coordinator's answer to `on_done`. If the coordinator
+    refuses, it passes the answer that `failed` builds from the error code."""
 
     def respond(answer: Any) -> None:
         if isinstance(answer, RefusedError):

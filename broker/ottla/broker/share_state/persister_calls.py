@@ -1,8 +1,8 @@
 """Queue of a share persister's calls to share coordinators: builds their requests, and decides
 which failed calls are retried. Pure.
 
-Calls for one share partition run one after another. Calls to the same coordinator that are ready at
-the same time share a request, if they have the same kind and group.
+Calls for one share partition run one after another. Calls to one coordinator share a request if
+they are ready at the same time and have the same kind and group.
 """
 
 from collections import deque
@@ -53,8 +53,8 @@ PersisterStateManager."""
 RETRY_MS_FIRST = 50
 RETRY_MS_MAX = 2_000
 """Maximum milliseconds between two attempts of a call to a share coordinator. The pause doubles
-with each attempt. Kafka pauses for 1 s to 30 s. Record locks last 15 s or more, so the failover of
-a coordinator should delay a write by less than that."""
+with each attempt. Kafka pauses for 1 s to 30 s. Record locks last at least 15 s, so the failover of
+a coordinator should delay a write by less than 15 s."""
 
 PATIENCE_MS = 15_000
 """Milliseconds after the first attempt during which a failed call to a share coordinator is
@@ -96,8 +96,8 @@ class PersisterCall:
         return self.kind.failed(code)
 
     def next_delay_ms(self, now_ms: int) -> int | None:
-        """Return the milliseconds until this call is attempted again, or None if it is not
-        attempted again."""
+        """Return the milliseconds until the next attempt of this call, or None if the call has
+        failed permanently."""
         if now_ms - self.begun_ms >= PATIENCE_MS:
             return None
         return min(RETRY_MS_FIRST << min(self.attempt_count - 1, 10), RETRY_MS_MAX)
@@ -120,8 +120,8 @@ class CallOrder:
         """Number of share persister calls without an answer."""
 
     def add(self, call: PersisterCall) -> bool:
-        """Add a share persister call. Returns True if it may begin at once, since no other call for
-        its share partition is in progress."""
+        """Add a share persister call. Returns True if the call may begin at once, because no other
+        call for its share partition is in progress."""
         self.count += 1
         calls = self._by_key.setdefault(call.key, deque())
         calls.append(call)
@@ -198,8 +198,8 @@ def request_of(calls: Sequence[PersisterCall]) -> Message:
 
 
 def answers_of(calls: Iterable[PersisterCall], response: Any) -> list[tuple[PersisterCall, Any]]:
-    """Return each share persister call with its answer in a response. If the response lacks the
-    share partition of a call, the answer is an error."""
+    """Return each share persister call with its answer in a response. The answer is an error if the
+    response lacks the share partition of the call."""
     found = {
         (topic.topic_id, result.partition): result
         for topic in response.results

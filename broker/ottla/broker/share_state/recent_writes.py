@@ -1,8 +1,8 @@
 """Measures the rate and latency of the recent writes to a share coordinator. Pure."""
 
 WINDOW_MS = 30_000
-"""Length of a measurement window in milliseconds. Metrics of recent writes cover the current window
-and the one before it, as in Kafka."""
+"""Length of a measurement window in milliseconds. Metrics of recent writes cover the current and
+the previous window, as in Kafka."""
 
 
 class _Window:
@@ -27,7 +27,7 @@ class RecentWrites:
         """Number of writes to the share coordinator so far."""
 
     def note(self, begun_ms: int, now_ms: int) -> None:
-        """Record the duration of a write to the share coordinator that is answered now."""
+        """Record the duration of a write to the share coordinator that has just been answered."""
         self._advance(now_ms)
         self.total += 1
         window, took_ms = self._current, now_ms - begun_ms

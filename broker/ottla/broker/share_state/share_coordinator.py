@@ -46,7 +46,7 @@ LedShareStates: TypeAlias = LedShard[ShareStateShard, ShareWrite]
 
 class Redundancy(NamedTuple):
     """Records at the start of a log of `__share_group_state` that later snapshots supersede. They
-    can be deleted."""
+    may be deleted."""
 
     partition: Partition
     end_offset: Offset
@@ -206,8 +206,8 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
     ) -> None:
-        """Merge the state batches that a share partition's leader sends into the stored state.
-        Measure the time until the write is answered."""
+        """Merge the state batches from a share partition's leader into the stored state. Measures
+        the time until the write is answered."""
         begun_ms = self.clock.monotonic_ms()
 
         def respond(answer: Any) -> None:
@@ -230,8 +230,9 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
         )
 
     def metrics(self) -> dict[str, float]:
-        """Return the coordinator's metrics by name: numbers of share partitions, state writes,
-        skipped records and loading shards, and times of writes and shard loads in milliseconds."""
+        """Return the coordinator's metrics by name. They are the numbers of share partitions, state
+        writes, skipped records and loading shards, and the times of writes and shard loads in
+        milliseconds."""
         now_ms = self.clock.monotonic_ms()
         shards = list(self.shards())
         loads_ms = [led.load_ms for led in self._led.values() if led.load_ms is not None]
@@ -251,7 +252,7 @@ class ShareCoordinator(ShardCoordinator[ShareStateShard, ShareWrite]):
 
     def redundant_records(self) -> Iterator[Redundancy]:
         """Yield the superseded records in each log of `__share_group_state` that this broker leads.
-        These records can be deleted."""
+        The caller may delete these records."""
         for index, led in sorted(self._led.items()):
             log = led.partition.log
             if not led.is_active or log is None or not self._leads(led):

@@ -3,9 +3,9 @@
 The outcome of a request is a record. `apply_snapshot` and `apply_update` then change the state in
 the same way as a replay of that record. The order of the checks is Kafka's.
 
-Invariants: SettledStaysSettled (the start offset never moves back within a state epoch, and no
-write lowers the rank of an offset), FencedWritesNothing (a request from an older leader, or with an
-older state epoch, changes nothing).
+Invariants: SettledStaysSettled (the start offset never decreases within a state epoch, and no write
+lowers the rank of an offset), FencedWritesNothing (a request from an older leader, or with an older
+state epoch, changes nothing).
 """
 
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ DELIVERY_STATES = frozenset((0, 2, 3, 4))
 archived, archived. An acquired record (1) is stored with the state that it had before."""
 
 CHANGED_BATCHES_MAX = 10_000
-"""Maximum number of state batches in one write, equal to the highest limit of records in flight.
-More would block the event loop for longer than 50 ms."""
+"""Maximum number of state batches in one write, equal to the highest limit of records in flight. A
+larger write would block the event loop for longer than 50 ms."""
 
 NO_STATE_EPOCH = -1
 """State epoch of a share partition whose log contains no snapshot."""
@@ -169,8 +169,8 @@ class SharePartitionState:
         )
 
     def update_of_leader(self, leader_epoch: int) -> Update:
-        """Return the update record that stores the epoch of a leader that reads the share
-        partition's state, and thereby fences older leaders."""
+        """Return the update record that stores the epoch of a leader. The record fences older
+        leaders."""
         return Update(
             snapshot_epoch=self.snapshot_epoch,
             leader_epoch=leader_epoch,
@@ -227,7 +227,7 @@ class SharePartitionState:
 
 def check_batches(batches: Sequence[StateBatch]) -> None:
     """Raise RefusedError if a write has too many state batches, if a batch ends before it begins,
-    or if its delivery state cannot be stored.
+    or if a delivery state cannot be stored.
 
     Kafka stores such batches, but the leader of the share partition could not load them.
     """

@@ -3,9 +3,9 @@ and calls it. Calls that failed for a transient reason are repeated after a paus
 coordinator changes.
 
 A call for a coordinator on this broker needs no connection and no task. Each other coordinator is
-called over up to `LINKS_MAX` connections, each with one request in flight. While all are busy,
-calls accumulate, and the next request contains them together. If `__share_group_state` does not
-exist, the first call creates it.
+called over up to `LINKS_MAX` connections, each with one request in flight. While all connections
+are busy, calls accumulate, and the next request contains them together. If `__share_group_state`
+does not exist, the first call creates it.
 """
 
 import heapq
@@ -60,12 +60,11 @@ from ottla.wire.messages.find_coordinator_response import FindCoordinatorRespons
 
 LINKS_MAX = 4
 """Maximum number of connections to one share coordinator. A request names one group, and waits
-until its writes are replicated. With fewer connections, groups wait for each other. Each further
-connection uses a file descriptor."""
+until its writes are replicated. With fewer connections, groups wait for each other. With more
+connections, more file descriptors are used."""
 
 IDLE_S = 60.0
-"""Seconds after which a connection to a share coordinator is closed if there are no calls to
-send."""
+"""Seconds after which an unused connection to a share coordinator is closed."""
 
 REQUEST_MARGIN_MS = 5_000
 """Milliseconds that a request may take in addition to the time for which the coordinator waits for
@@ -106,8 +105,8 @@ class SharePersisterDriver:
         self._retries: list[tuple[int, int, PersisterCall]] = []
         self._sequence = count()
         self._topic: Topic | None = None
-        """The topic `__share_group_state` in the last metadata image, or None if the image does not
-        have it."""
+        """The topic `__share_group_state` in the last metadata image, or None if the topic does not
+        exist."""
         self._alarm = Alarm(clock, self._next_retry_ms, self._on_retries_due)
         self._senders: dict[NodeId, CoordinatorSender] = {}
         self._nursery: trio.Nursery | None = None
@@ -184,7 +183,7 @@ class SharePersisterDriver:
         """Send a share persister call to the share coordinator of its partition.
 
         If the result of a call starts another call, the new call is queued and sent after this
-        method has returned. Long chains of calls therefore do not deepen the stack.
+        method has returned. Long chains of calls therefore cannot exhaust the stack.
         """
         self._startable.append(call)
         if self._is_starting:
@@ -212,8 +211,8 @@ class SharePersisterDriver:
             self._sender(node_id).add(call)
 
     def _coordinator_of(self, key: SharePartitionKey) -> NodeId:
-        """Return the leader of the `__share_group_state` partition that stores a share partition,
-        or NO_NODE if it has no leader."""
+        """Return the leader of the `__share_group_state` partition that stores a share partition's
+        state, or NO_NODE if that partition has no leader."""
         topic = self._table.image.topic(SHARE_STATE_TOPIC)
         if topic is None or not topic.partitions:
             self._create_topic(key)
@@ -309,8 +308,8 @@ class SharePersisterDriver:
                 self._nursery = None
 
     def start_soon(self, work: Callable[..., Any], *arguments: object) -> bool:
-        """Start a background task of this persister. Returns False if the tasks of this driver do
-        not run."""
+        """Start a background task of this persister. Returns False if the persister's tasks are not
+        running."""
         if self._nursery is None:
             return False
         self._start_soon(work, *arguments)
@@ -372,7 +371,8 @@ class CoordinatorSender:
         self._idle_links = trio.lowlevel.ParkingLot()
         self._link_count = 0
         self._in_flight: dict[trio.CancelScope, list[PersisterCall]] = {}
-        """Calls of each request that has no response yet, by the scope that ends the wait."""
+        """Calls of each request without a response, by the cancel scope of the wait for the
+        response."""
 
     def add(self, call: PersisterCall) -> None:
         """Queue a share persister call. One of the connections to the coordinator will send it."""
@@ -396,8 +396,8 @@ class CoordinatorSender:
                 self._queue.add(call)
 
     def start_links(self) -> None:
-        """Wake an idle connection to the coordinator, or open another one if the limit allows
-        it."""
+        """Wake an idle connection to the coordinator, or open another connection if the limit
+        allows it."""
         if not self._queue:
             return
         if self._idle_links:
@@ -406,7 +406,7 @@ class CoordinatorSender:
             self._link_count += 1
 
     async def _serve(self) -> None:
-        """Send calls to the share coordinator over one connection until no call has been added for
+        """Send calls to the share coordinator over one connection, until no call is added for
         IDLE_S."""
         link = PeerConnection(
             self._node_id, self._config, lambda: self._table.image, purpose="share-persister"
@@ -424,8 +424,8 @@ class CoordinatorSender:
             self.start_links()
 
     async def _wait(self) -> bool:
-        """Wait until a call to the share coordinator is queued. Returns False if no call has been
-        added for IDLE_S."""
+        """Wait until a call to the share coordinator is queued. Returns False if no call is added
+        for IDLE_S."""
         with trio.move_on_after(IDLE_S):
             while not self._queue:
                 await self._idle_links.park()

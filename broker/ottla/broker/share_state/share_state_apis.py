@@ -99,7 +99,8 @@ class ShareStateApis:
         return begun(_serve(context, request, ask, INITIALIZED))
 
     def read(self, context: RequestContext, request: ReadShareGroupStateRequest) -> HandlerResult:
-        """Return the states of share partitions to their leaders, and fence older leaders."""
+        """Return the states of share partitions to their leaders. Older leaders are fenced from
+        then on."""
 
         def ask(key: SharePartitionKey, part: Any, responder: Responder) -> None:
             self._coordinator.ask(
@@ -112,7 +113,7 @@ class ShareStateApis:
         return begun(_serve(context, request, ask, STATES))
 
     def write(self, context: RequestContext, request: WriteShareGroupStateRequest) -> HandlerResult:
-        """Merge the changes that leaders of share partitions send into the stored states."""
+        """Merge the changes from leaders of share partitions into the stored states."""
 
         def ask(key: SharePartitionKey, part: Any, responder: Responder) -> None:
             self._coordinator.write(
@@ -154,8 +155,8 @@ class ShareStateApis:
 
 
 class OpenResponse:
-    """Response to a request for share partition states. It is sent when each of its partitions has
-    an answer."""
+    """Response to a request for share partition states. It is sent when each of the request's
+    partitions has an answer."""
 
     __slots__ = ("_open_count", "_response", "_slot", "partition_count")
 
@@ -163,7 +164,8 @@ class OpenResponse:
         self._slot = slot
         self._response = response
         self._open_count = 1
-        """Number of partitions without an answer, plus one while the handler still runs."""
+        """Number of partitions without an answer. While the handler runs, the number is one
+        higher."""
         self.partition_count = 0
 
     def responder(self, result: Any, fill: Fill) -> Responder:
@@ -219,7 +221,7 @@ def _serve(context: RequestContext, request: Any, ask: Ask, form: ResponseForm) 
 
 
 def _fill_nothing(result: Any, answer: Any) -> None:
-    """Leave the response's entry for a partition as it is, since the answer contains only an error
+    """Leave the response's entry for a partition unchanged, since the answer contains only an error
     code."""
 
 

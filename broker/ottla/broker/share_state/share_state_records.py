@@ -1,7 +1,7 @@
 """Encodes and decodes records of `__share_group_state`, in Kafka's formats. Pure.
 
-A key is the int16 0 for a snapshot or 1 for an update, then the share partition. A value is the
-int16 0, then the body. A snapshot without a value is a tombstone.
+A key consists of an int16 (0 for a snapshot, 1 for an update) and the share partition. A value
+consists of the int16 0 and a body. A snapshot without a value is a tombstone.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,8 @@ SNAPSHOT_KEY, UPDATE_KEY = 0, 1
 VALUE_VERSION = 0
 
 STATE_BYTES = 192
-"""Upper bound of the bytes that a record of `__share_group_state` has in addition to its batches
-and its group id."""
+"""Upper bound of the bytes of a `__share_group_state` record without its batches and its group
+id."""
 BATCH_BYTES = 20
 """Encoded size in bytes of one state batch: two int64, an int8, an int16 and the number of tags."""
 
@@ -33,8 +33,8 @@ _PREFIX = {number: _int16.pack(number) for number in (SNAPSHOT_KEY, UPDATE_KEY)}
 
 
 def record_bytes_of(key: SharePartitionKey, batch_count: int) -> int:
-    """Return an upper bound of the bytes of a `__share_group_state` record with this number of
-    state batches."""
+    """Return an upper bound of the bytes of a `__share_group_state` record with `batch_count` state
+    batches."""
     return STATE_BYTES + len(key.group_id.encode()) + BATCH_BYTES * batch_count
 
 

@@ -5,8 +5,8 @@ A request results in at most one record, which is applied at once in the same wa
 Every answer waits until all records before it are committed, so that no client sees an uncommitted
 state.
 
-Invariants: those of `share_partition_state.py`, and SnapshotFits (no write lets a state grow beyond
-one record of the topic, so that its next snapshot can be written).
+Invariants: the invariants of `share_partition_state.py`, and SnapshotFits (after every write, a
+snapshot of the state fits into one record of the topic).
 """
 
 from collections import deque
@@ -57,8 +57,8 @@ ShareEffects: TypeAlias = ShardEffects[ShareWrite]
 
 
 class RedundantRecords:
-    """Records of one `__share_group_state` log that committed later snapshots supersede. These are
-    all records below the offset that `end_offset` returns."""
+    """Superseded records of one `__share_group_state` log, for which later snapshots are committed.
+    These are all records below the offset that `end_offset` returns."""
 
     __slots__ = ("_pending", "_snapshots")
 
@@ -288,7 +288,7 @@ class ShareStateShard:
 
     def _answer(self, responder: Responder, decide: Decide) -> None:
         """Pass the result of `decide` to `responder` when all records written so far are committed.
-        If `decide` refuses, pass its error at once."""
+        If `decide` raises a refusal, its error code is passed at once."""
         try:
             answer = decide()
         except RefusedError as refusal:
@@ -319,8 +319,7 @@ class ShareStateShard:
                 yield
 
     def delete_states_without_topic(self) -> Iterator[None]:
-        """Delete, in steps, the share partition states of partitions that the metadata does not
-        have."""
+        """Delete, in steps, the states of share partitions that do not exist in the metadata."""
         for at, key in enumerate(list(self.states)):
             if key in self.states and not self._has_partition(key.topic_id, key.partition):
                 self._write_snapshot(key, None)
@@ -330,9 +329,9 @@ class ShareStateShard:
     def snapshot_idle(self, now: Instant) -> Iterator[None]:
         """Write snapshots of share partitions whose last snapshot is old, in steps.
 
-        Without these snapshots, the broker could not delete any record that follows the old
-        snapshot of an idle share partition. Nothing is written if every state already has an idle
-        snapshot, since further snapshots would make no record redundant.
+        Without these snapshots, the broker could not delete any record after the old snapshot of an
+        idle share partition. Nothing is written if every state already has an idle snapshot, since
+        further snapshots would make no record redundant.
         """
         if all(state.is_idle for state in self.states.values()):
             return

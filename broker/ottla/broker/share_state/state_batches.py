@@ -1,9 +1,9 @@
 """Merges changed state batches into the state of a share partition. Pure.
 
-The batches of one state are sorted by offset and do not overlap. If a changed batch overlaps them,
-each offset keeps the higher pair of delivery count and delivery state (KIP-932). The result does
-not depend on the order in which changes arrive, and a repeated change has no effect. A retried or
-delayed write therefore cannot revert a later one.
+The batches of one state are sorted by offset and do not overlap. Where a changed batch overlaps a
+stored batch, each offset keeps the higher pair of delivery count and delivery state (KIP-932). The
+result does not depend on the order in which changes arrive, and a repeated change has no effect. A
+retried or delayed write therefore cannot revert a later write.
 """
 
 from bisect import bisect_left
@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from ottla.broker.coordinators.share_persister import NO_START_OFFSET, StateBatch
 
 SINGLE_INSERTS_MAX = 8
-"""Maximum number of changed state batches that are inserted one by one. Above it, the list is built
-again, because each insertion moves the rest of the list. A leader usually changes only a few of its
-thousands of batches."""
+"""Maximum number of changed state batches that are inserted one by one. For more batches, the list
+is built again, because each insertion moves the rest of the list. A leader usually changes only a
+few of its thousands of batches."""
 
 HELD_PER_INSERT = 64
 """Minimum number of stored state batches per changed batch at which changed batches are inserted
@@ -23,7 +23,7 @@ batches, which delayed records can cause, rewriting the list takes longer than t
 
 
 def merge(held: list[StateBatch], changed: Iterable[StateBatch], start_offset: int) -> None:
-    """Merge changed state batches into the stored batches, and remove everything below the start
+    """Merge changed state batches into the stored batches, and remove all batches below the start
     offset.
 
     `held` is changed in place. If the start offset is -1, no batch is removed.

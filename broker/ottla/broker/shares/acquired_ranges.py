@@ -1,13 +1,13 @@
-"""Combines the ranges of records that a member acquires, and limits the size of ranges that failed
-before. Pure."""
+"""Combines the ranges of records that a member acquires. Limits the size of ranges whose records
+failed before. Pure."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 
 class AcquiredRange(NamedTuple):
-    """Range of records that a share group member has acquired. All of them have the same delivery
-    count."""
+    """Range of records that a share group member has acquired. All records of the range have the
+    same delivery count."""
 
     first_offset: int
     last_offset: int
@@ -20,9 +20,9 @@ class AcquiredRange(NamedTuple):
 
 
 def add_range(found: list[AcquiredRange], first: int, last: int, count: int) -> None:
-    """Add records to the acquired ranges. The records extend the last range if they adjoin it and
-    have the same delivery count `count`. An empty last range marks a boundary, at which no ranges
-    are joined."""
+    """Add records to the acquired ranges. The records extend the last range if they are adjacent to
+    it and have the same delivery count `count`. An empty last range marks a boundary, at which no
+    ranges are joined."""
     if found:
         before = found[-1]
         if before.last_offset + 1 == first and before.delivery_count == count:

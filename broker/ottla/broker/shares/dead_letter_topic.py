@@ -1,6 +1,6 @@
 """Dead letter topics of share groups, and the records written to them (KIP-1191).
 
-Pure. Unlike in Kafka 4.4, a dead letter keeps the headers and the timestamp of its record.
+Pure. A dead letter keeps the headers and the timestamp of its record, unlike in Kafka 4.4.
 """
 
 from collections.abc import Callable
@@ -46,9 +46,9 @@ def refusal_of_topic(
     topic: TopicOfLetters, *, source: str, prefix: str, is_auto_created: bool
 ) -> str | None:
     """Return the reason why a topic cannot receive the dead letters of a source topic, or None if
-    it can.
+    it can receive them.
 
-    A topic cannot receive its own dead letters, since they would be delivered to the same group
+    A topic cannot receive its own dead letters, because they would be delivered to the same group
     again.
     """
     name = topic.name
@@ -98,7 +98,7 @@ class DeadLetterTopics:
 
     def refusal(self, name: str, source: str) -> str | None:
         """Return the reason why the topic `name` cannot receive the dead letters of the topic
-        `source`, or None if it can."""
+        `source`, or None if it can receive them."""
         image = self._image()
         topic = image.topic(name)
         count = 0 if topic is None else len(topic.partitions)
@@ -126,8 +126,8 @@ class DeadLetterTopics:
 
 
 def new_topic(name: str) -> CreatableTopic:
-    """Return the specification of a dead letter topic that this broker creates, with Kafka's
-    settings for it."""
+    """Return the specification of a dead letter topic that this broker creates, with the same
+    settings as in Kafka."""
     settings = {
         "errors.deadletterqueue.group.enable": "true",
         "message.timestamp.type": "CreateTime",

@@ -1,10 +1,10 @@
 """Dead letters of one share partition: records that are archived once their copy is written to the
 dead letter topic of the group (KIP-1191).
 
-Pure; times are parameters. A dead letter passes three steps: the state Archiving is stored, the
-copy is written, and the state Archived is stored. A failed step is repeated after a back-off,
-without a limit on the number of attempts. Kafka 4.4 archives the record even if the copy could not
-be written.
+Pure; times are parameters. A dead letter has three steps: the state Archiving is stored, the copy
+is written, and the state Archived is stored. A failed step is repeated after a back-off, without a
+limit on the number of attempts. Kafka 4.4 archives the record even if the copy could not be
+written.
 
 The copy is sent only after the state Archiving is durable. Otherwise the next leader could deliver
 a record that already has a dead letter.
@@ -17,7 +17,7 @@ BACKOFF_MS_FIRST = 100
 BACKOFF_MS_MAX = 30_000
 """Maximum delay in milliseconds before a failed step of a dead letter is repeated. With a smaller
 value, dead letters are written sooner after the topic is repaired. With a larger value, a cluster
-without the topic has less load."""
+with a missing topic has less load."""
 
 
 class LetterStep(Enum):
@@ -30,8 +30,8 @@ class LetterStep(Enum):
 
 
 class DeadLetter:
-    """Dead letter (copy for the dead letter topic) of one record that is not archived yet, and the
-    step that it has reached."""
+    """Dead letter (copy for the dead letter topic) of one record that is not archived yet, with its
+    current step."""
 
     __slots__ = (
         "count",
@@ -50,8 +50,8 @@ class DeadLetter:
         """Number of deliveries of the record that the dead letter copies."""
         self.step = step
         self.is_rejected = is_rejected
-        """True if a consumer rejected the record. False if the record was delivered as often as the
-        delivery count limit allows."""
+        """True if a consumer rejected the record. False if the record has reached the delivery
+        count limit."""
         self.is_alone = False
         """True if the dead letter is sent in a separate batch, because the leader refused a batch
         that contained it."""
@@ -90,7 +90,8 @@ class DeadLetters:
         return len(self._by_offset)
 
     def get(self, offset: int) -> DeadLetter | None:
-        """Return the dead letter for the record at an offset, or None if the record has none."""
+        """Return the dead letter for the record at an offset, or None if the record has no dead
+        letter."""
         return self._by_offset.get(offset)
 
     def add(

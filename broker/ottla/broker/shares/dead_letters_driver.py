@@ -6,8 +6,9 @@ same broker accumulate, and are sent with the next request. Each letter gets exa
 The share partition keeps a letter that is not acknowledged, and sends it again after a back-off. An
 unreachable broker delays only its own letters.
 
-If the batch of a record is corrupt, its letter has no key and value, as in Kafka; the headers
-identify the record, which stays in the log. If the log no longer has the record, no letter is sent.
+If the batch of a record is corrupt, its letter has no key and value, as in Kafka. The headers of
+the letter identify the record, which stays in the log. If the log no longer has the record, no
+letter is sent.
 """
 
 import logging
@@ -57,20 +58,20 @@ from ottla.wire.records import Record
 logger = logging.getLogger("ottla.broker.shares")
 
 LETTERS_PER_REQUEST = 500
-"""Maximum number of dead letters in flight to one broker. A larger value blocks the event loop
-longer while they are encoded. A smaller value needs more requests."""
+"""Maximum number of dead letters in flight to one broker. With a larger value, their encoding
+blocks the event loop longer. A smaller value needs more requests."""
 
 BYTES_PER_REQUEST = MIB
 """Size in bytes of a request from which no further dead letter is added to it. A larger letter is
 sent in a separate request."""
 
 READ_BYTES = 256 * 1024
-"""Bytes of the log that are read at once to copy records into dead letters. A larger value blocks
-the event loop longer while they are decoded. A smaller value reads more often if many records of a
+"""Bytes of the log that are read at once to copy records into dead letters. With a larger value,
+their decoding blocks the event loop longer. A smaller value reads more often if many records of a
 range have letters."""
 
 IDLE_S = 60.0
-"""Seconds after which a connection to a broker is closed if no dead letter was sent over it."""
+"""Seconds after which a connection for dead letters is closed if no letter was sent over it."""
 
 REQUEST_MARGIN_MS = 5_000
 """Milliseconds that a request with dead letters may take in addition to the time for which the
@@ -93,8 +94,8 @@ PATIENT = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     )
 )
-"""Error codes of dead letters that a failover or a new topic causes. They are logged only if they
-persist."""
+"""Error codes of dead letters that a failover or a new topic causes. Such errors are logged only if
+they persist."""
 
 ADVICE = {
     ErrorCode.INVALID_RECORD: "its leader refuses records such as those without a key; "
@@ -108,23 +109,23 @@ ADVICE = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the principal of the brokers may not write to it; "
     "add it to super.users, or allow it WRITE",
 }
-"""Reasons for which the leader of a dead letter topic refuses letters, each with advice for the
-operator, by error code."""
+"""Reasons for which the leader of a dead letter topic refuses letters, by error code. Each reason
+has advice for the operator."""
 
 FAILURES_TOLERATED = 6
 """Number of consecutive failures of a dead letter after which a temporary error is logged. This
 number of failures takes about six seconds."""
 
 FAILURE_KINDS_MAX = 1_000
-"""Maximum number of different failures of dead letters that are stored, so that each is logged only
-once. Further failures are not logged."""
+"""Maximum number of stored kinds of dead letter failures. A failure is stored so that its kind is
+logged only once. Further kinds are not logged."""
 
 LOG_PAUSE_MS = 600_000
 """Time in milliseconds after which a persistent failure to write dead letters is logged again."""
 
 PROBLEM_MS = 2 * BACKOFF_MS_MAX
-"""Time in milliseconds after its last occurrence for which a failure to write dead letters is
-reported as a problem. Each waiting letter is sent again within this time."""
+"""Time in milliseconds for which a failure to write dead letters is reported as a problem after its
+last occurrence. Each waiting letter is sent again within this time."""
 
 
 class LetterJob:
@@ -138,7 +139,7 @@ class LetterJob:
 
 
 class LetterFailure(NamedTuple):
-    """Kind of failure to write dead letters, which is logged at most once in LOG_PAUSE_MS."""
+    """Kind of failure to write dead letters. Each kind is logged at most once in LOG_PAUSE_MS."""
 
     topic: str
     group_id: str
@@ -260,14 +261,14 @@ class DeadLetterSender:
 
     def start_soon(self, work: Callable[[], object]) -> bool:
         """Start a task that sends dead letters. Returns False if the background task of this sender
-        does not run."""
+        is not running."""
         if self._nursery is None:
             return False
         self._start_soon(work)
         return True
 
     def _direct(self, job: LetterJob) -> None:
-        """Queue dead letters for the broker that leads the partition to which they are written."""
+        """Queue dead letters for the leader of the partition to which they are written."""
         try:
             route = self.route_of(job.led)
         except RefusedError as refusal:
@@ -450,7 +451,7 @@ class LetterChannel:
             self.start()
 
     async def _wait(self) -> bool:
-        """Wait until dead letters are queued for the broker. Returns False if none has been queued
+        """Wait until dead letters are queued for the broker. Returns False if no letter is queued
         for IDLE_S."""
         with trio.move_on_after(IDLE_S):
             while not self._jobs:
@@ -509,8 +510,8 @@ class LetterChannel:
 
 
 class Parcel:
-    """Contents of one Produce request with dead letters to one broker: the batches, each with the
-    letters that it contains."""
+    """Contents of one Produce request with dead letters to one broker: the batches, and the letters
+    of each batch."""
 
     def __init__(self, sender: DeadLetterSender, node_id: NodeId) -> None:
         self.batches: dict[tuple[UUID, int], LetterBatch[LedShare]] = {}

@@ -19,7 +19,7 @@ class DeliveryState(IntEnum):
     ACQUIRED = 1
     ACKNOWLEDGED = 2
     ARCHIVING = 3
-    """State of a record whose dead letter is being written. The record is archived after that
+    """State of a record whose dead letter is being written. The record is archived afterwards
     (KIP-1191)."""
     ARCHIVED = 4
 
@@ -59,8 +59,8 @@ class Span:
         """Monotonic time in milliseconds at which the member's acquisition lock on the records
         ends."""
         self.transition = transition
-        """Change that set the `state` of the span and is not durable yet, or None if the state is
-        durable."""
+        """Change that has set the `state` of the span but is not durable yet, or None if the state
+        is durable."""
 
     @property
     def size(self) -> int:
@@ -74,13 +74,13 @@ class Span:
 
     @property
     def is_acquired(self) -> bool:
-        """True if a member has acquired the records of the span, and no change of their state is
+        """True if a member has acquired the records of the span and no change of their state is
         being written."""
         return self.state == DeliveryState.ACQUIRED and self.transition is None
 
     @property
     def is_settled(self) -> bool:
-        """True if the records of the span are acknowledged or archived, and no write of that state
+        """True if the records of the span are acknowledged or archived and no write of that state
         is pending."""
         return self.state in TERMINAL and self.transition is None
 
@@ -176,8 +176,8 @@ class DeliveryWindow:
         return self.spans[begin:end]
 
     def split(self, offset: int) -> int:
-        """Split the span that contains an offset so that a span begins there. Returns the index of
-        that span, or the number of spans if the window ends at the offset."""
+        """Split the span that contains an offset, so that a span begins at the offset. Returns the
+        index of that span, or the number of spans if the window ends at the offset."""
         if offset >= self.end_offset:
             return len(self.spans)
         at = self.index_of(offset)
@@ -222,7 +222,7 @@ class DeliveryWindow:
 
     def advance(self) -> bool:
         """Move the start offset past the acknowledged and archived records at the start of the
-        delivery window. Returns whether it moved."""
+        delivery window. Returns whether the start offset moved."""
         count = 0
         for span in self.spans:
             if not span.is_settled:

@@ -1,8 +1,8 @@
 """DescribeShareDelivery (Ottla's own, key 20009): reasons why records of a share group are not
 delivered now.
 
-Pure. A broker answers for the share partitions that it leads and has in memory. The numbers of
-delayed records and of records in back-off include only records that were read ahead.
+Pure. A broker answers for the share partitions that it leads and has in memory. Only records that
+were read ahead are counted as delayed or in back-off.
 """
 
 from collections.abc import Iterator
@@ -24,8 +24,8 @@ NEVER_MS = -1
 """Value in a DescribeShareDelivery response for a missing time: the records have no due time, or no
 back-off."""
 SPANS_PER_STEP = 1_000
-"""Number of spans (ranges of records with equal state) of a delivery window that one step of work
-counts. A larger value blocks the event loop longer."""
+"""Number of spans (ranges of records with equal state) of a delivery window that are counted in one
+step. A larger value blocks the event loop longer."""
 
 
 class DescribeShareDeliveryApi:
@@ -65,8 +65,8 @@ class DescribeShareDeliveryApi:
 
 
 def described(led: LedShare) -> DescribedShareDelivery:
-    """Return the DescribeShareDelivery entry for a share partition: its number of records by the
-    reason why they wait."""
+    """Return the DescribeShareDelivery entry for a share partition: the number of waiting records
+    for each reason."""
     share, order = led.share, led.share.order
     row = DescribedShareDelivery(
         topic_name=led.partition.topic,

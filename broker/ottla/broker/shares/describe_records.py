@@ -1,6 +1,6 @@
-"""DescribeShareRecords (Ottla's own, key 20010): the unfinished records of one share partition,
-each with the member that has acquired it, the end of the acquisition lock and the number of
-deliveries.
+"""DescribeShareRecords (Ottla's own, key 20010): lists the unfinished records of one share
+partition. Each entry has the member that has acquired the records, the end of the acquisition lock
+and the number of deliveries.
 
 Pure. The leader of the partition answers from memory. The number of ranges in a response is
 limited. The next request begins at the response's `next_offset`.

@@ -2,11 +2,11 @@
 
 Pure; the persister, the purgatory and the clock are parameters. A `LedShare` reads the durable
 state once, as the leader in one leader epoch. It is dropped if this broker no longer leads in that
-epoch, if the log fails, or if the persister fences it. The next fetch then loads a new one.
+epoch, if the log fails, or if the persister fences it. The next fetch then loads a new `LedShare`.
 
 If an administrator resets the offset, a new durable state with a higher state epoch replaces the
-old one. In Kafka, the leader uses its cached state until a write is fenced, so a reset has no
-effect on an idle group. Ottla's leader compares its state epoch with the durable one whenever a
+old state. In Kafka, the leader uses its cached state until a write is fenced, so a reset has no
+effect on an idle group. Ottla's leader compares its state epoch with the durable epoch whenever a
 session begins to fetch the partition.
 """
 
@@ -187,15 +187,15 @@ class LedShare:
         on_loaded: Callable[[int], None] = lambda load_ms: None,
     ) -> None:
         """Create a share partition whose state is not loaded yet. `on_dropped` is called with this
-        object when it is dropped. `on_loaded` is called with the milliseconds from the first fetch
-        until the durable state is loaded."""
+        object when the share partition is dropped. `on_loaded` is called with the milliseconds from
+        the first fetch until the durable state is loaded."""
         self.key = key
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.stage = Stage.LOADING
         self.failure = ErrorCode.NONE
-        """Error code that clients get after the share partition was dropped. NONE if they should
-        load it again."""
+        """Error code that clients get after the share partition was dropped. It is NONE if the
+        clients should load the share partition again."""
         self.share: SharePartition
         """Delivery state of the share partition, which exists from stage READY on."""
         self.started_ms = ports.clock.monotonic_ms()
@@ -281,7 +281,7 @@ class LedShare:
         self._begin()
 
     def _resolve_start(self) -> None:
-        """Choose the start offset of a new share partition by the group's
+        """Choose the start offset of a new share partition according to the group's
         `share.auto.offset.reset`."""
         try:
             log = self.partition.leader_log(self.leader_epoch)
@@ -301,8 +301,8 @@ class LedShare:
         return parse_offset_reset(self.settings.offset_reset)
 
     async def look_up_offset(self) -> None:
-        """Look up the start offset of a new share partition by its timestamp. Requires the stage
-        NEEDS_OFFSET."""
+        """Look up the start offset of a new share partition by its timestamp. The share partition
+        must be in the stage NEEDS_OFFSET."""
         duration_ms = self._reset.duration_ms
         if self.stage is not Stage.NEEDS_OFFSET:
             return
@@ -355,8 +355,8 @@ class LedShare:
         """Compare the cached state of the share partition with the durable state. If the durable
         state was reset, load it again.
 
-        Meanwhile no fetch reads the share partition. If the persister answers with an error, the
-        cached state is kept, since its next write gets the same error.
+        No fetch reads the share partition during the comparison. If the persister answers with an
+        error, the cached state is kept, since its next write gets the same error.
         """
         if self.stage is not Stage.READY:
             return
@@ -542,8 +542,7 @@ class LedShare:
     # ---- dead letters
 
     def send_letters(self) -> None:
-        """Begin the steps of dead letters that are due now, such as storing a state or sending the
-        letter."""
+        """Begin the due steps of dead letters, such as storing a state or sending the letter."""
         if self.stage is Stage.DROPPED or not self.has_state or not self.share.letters:
             return
         self.apply_settings()
@@ -615,7 +614,7 @@ class LedShare:
 
 
 def earlier_of(first_ms: int | None, second_ms: int | None) -> int | None:
-    """Return the earlier of two times in milliseconds. A time of None means never."""
+    """Return the earlier of two times in milliseconds. None means never."""
     if first_ms is None or second_ms is None:
         return second_ms if first_ms is None else first_ms
     return min(first_ms, second_ms)
@@ -623,8 +622,8 @@ def earlier_of(first_ms: int | None, second_ms: int | None) -> int | None:
 
 @lru_cache(maxsize=RULES_KEPT)
 def rules_of(settings: ShareGroupSettings, has_dead_letters: bool) -> ShareRules:
-    """Return the delivery rules that result from a share group's settings. Equal settings share one
-    object. `has_dead_letters` is True if rejected records become dead letters."""
+    """Return the delivery rules for a share group's settings. Equal settings share one object.
+    `has_dead_letters` is True if rejected records become dead letters."""
     return ShareRules(
         lock_duration_ms=settings.record_lock_duration_ms,
         delivery_count_limit=settings.delivery_count_limit,
@@ -651,8 +650,8 @@ class LedShares:
     topic partition)."""
 
     def __init__(self, ports: DeliveryPorts, on_loaded: Callable[[int], None]) -> None:
-        """Create the table of share partitions, which is empty at first. `on_loaded` is called with
-        the time in milliseconds that each share partition takes to load."""
+        """Create an empty table of share partitions. `on_loaded` is called with the loading time of
+        each share partition in milliseconds."""
         self._ports = ports
         self._on_loaded = on_loaded
         self._by_key: dict[SharePartitionKey, LedShare] = {}
@@ -670,8 +669,8 @@ class LedShares:
         return self._by_key.get(key)
 
     def open(self, key: SharePartitionKey, partition: Partition) -> LedShare:
-        """Return the share partition of a group on a topic partition that this broker leads. If it
-        is not cached, its loading begins."""
+        """Return the share partition of a group on a topic partition that this broker leads. If the
+        share partition is not cached, its loading begins."""
         led = self._by_key.get(key)
         if led is not None and not led.is_leading:
             led.drop(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -25,8 +25,8 @@ from ottla.wire.messages.produce_response import ProduceResponse
 from ottla.wire.records import Record, scan
 
 BATCH_BYTES_MAX = MIB
-"""Maximum size in bytes of a batch of dead letters. A larger letter is sent in a separate batch. A
-larger value uses more memory. A smaller value needs more requests."""
+"""Maximum size in bytes of a batch of dead letters. A letter above this size is sent in a separate
+batch. A larger value uses more memory. A smaller value needs more requests."""
 
 FIELD_BYTES_MAX = 10
 """Maximum bytes of a varint, the encoding of each field and each length in a record."""
@@ -44,8 +44,8 @@ OF_ONE_LETTER = frozenset(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     )
 )
-"""Error codes of a refused batch of dead letters that may be caused by a single record of the
-batch."""
+"""Error codes of a refused batch of dead letters for which a single record of the batch may be the
+cause."""
 
 Owner = TypeVar("Owner")
 """Type variable for the share partition that a dead letter belongs to."""
@@ -58,8 +58,8 @@ class CopiedRecords(NamedTuple):
     unreadable: frozenset[int]
     """Offsets of records that cannot be copied because their batch is damaged."""
     end_offset: int
-    """End offset of the part of the log that was read. Requested offsets below it that were not
-    returned are no longer in the log."""
+    """End offset of the part of the log that was read. If a requested offset below it has no record
+    here, the record is no longer in the log."""
 
 
 def records_in(data: Buffer, offsets: Sequence[int]) -> CopiedRecords:
@@ -133,8 +133,8 @@ class LetterBatch(Generic[Owner]):
         return True
 
     def note_refusal(self, code: ErrorCode) -> None:
-        """Send each dead letter of the batch in a separate batch from now on, if a single letter
-        may have caused the refusal `code`."""
+        """If a single letter may have caused the refusal `code` of the batch, send each dead letter
+        of the batch in a separate batch from now on."""
         if code in OF_ONE_LETTER and len(self.letters) > 1:
             for _, letter in self.letters:
                 letter.is_alone = True
@@ -178,8 +178,8 @@ def request_of(letter_batches: Iterable[LetterBatch[Owner]], timeout_ms: int) ->
 def outcomes_of(
     letter_batches: Iterable[LetterBatch[Owner]], response: ProduceResponse
 ) -> list[tuple[LetterBatch[Owner], ErrorCode]]:
-    """Return each batch of dead letters with its error code in a Produce response. A batch that the
-    response lacks has failed."""
+    """Return each batch of dead letters with its error code in a Produce response. A batch without
+    an entry in the response has failed."""
     codes: dict[tuple[UUID | str, int], int] = {}
     for topic in response.responses:
         # Up to version 12 the response has the name, from 13 on the id.

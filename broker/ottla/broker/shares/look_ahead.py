@@ -1,8 +1,8 @@
 """Look-ahead of a share partition: reads the log and adds its records to the order of deliveries.
 
 Pure except for reading bytes in the page cache. A batch is decompressed only if the keys or headers
-of its records decide when they are delivered. A batch that cannot be decompressed is delivered as
-if its records had no key and no headers. Its consumers then detect the damage.
+of its records determine their delivery. A batch that cannot be decompressed is delivered as if its
+records had no key and no headers. Its consumers then detect the damage.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ batches."""
 
 def read_ahead(led: LedShare, order: DeliveryOrder, log: Log, bound: Offset, now: Instant) -> bool:
     """Add up to RECORDS_PER_TURN records of the log below `bound` to the order of deliveries.
-    Returns False if there are no further records.
+    Returns False if all records are added.
 
     Raises NotCachedError if the bytes are not in the page cache.
     """
@@ -85,8 +85,8 @@ def _skip_settled(share: SharePartition, order: DeliveryOrder) -> None:
 def _add_batch(
     share: SharePartition, order: DeliveryOrder, read: ShareRead, batch: LogBatch, now: Instant
 ) -> None:
-    """Add a batch to the order of deliveries. If its records must be read first, the batch is
-    prepared for `_add_pending` instead."""
+    """Add a batch to the order of deliveries. A batch whose records must be read first is only
+    prepared for `_add_pending`."""
     if batch.first_offset > order.scanned_offset:
         share.pass_gap(order, batch.first_offset - 1)
     if not batch.is_delivered:
@@ -102,7 +102,7 @@ def _add_batch(
 
 def _add_pending(share: SharePartition, order: DeliveryOrder, left: int, now: Instant) -> int:
     """Add up to `left` records of a batch that is only partly added to the order of deliveries.
-    Returns how many further records may be added now."""
+    Returns the number of records that may still be added now."""
     pending = order.pending
     if pending is None:
         return left

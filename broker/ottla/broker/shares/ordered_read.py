@@ -1,8 +1,8 @@
 """Reads one share partition whose records are not delivered in the order of the log.
 
 Pure except for reading bytes in the page cache. A response contains only the batches of the
-acquired records. These batches need not be adjacent in the log. Clients skip records that they have
-not acquired (KIP-932).
+acquired records, which need not be adjacent in the log. Clients skip records that they have not
+acquired (KIP-932).
 """
 
 from ottla.broker.shares.acquired_ranges import AcquiredRange, add_range
@@ -19,7 +19,7 @@ from ottla.storage.log.log import Log
 from ottla.wire.batch import BatchHeader, parse_header
 
 AHEAD_TURNS_MAX = 4
-"""Maximum number of reads ahead in one attempt of a ShareFetch, if no record is ready. A larger
+"""Maximum number of reads ahead in one attempt of a ShareFetch if no record is ready. A larger
 value blocks the event loop longer. A smaller value needs more attempts after a failover."""
 
 BATCHES_MAX = 128
@@ -42,17 +42,18 @@ class OrderedRead:
         self.led = led
         self.log = log
         self.piece = range(order.ready_count)
-        """Placeholder for the readable bytes, whose length is the number of ready records. A fetch
+        """Placeholder for the readable bytes. Its length is the number of ready records. A fetch
         that waits for more bytes than this length is answered at its timeout."""
         self._order = order
         self._bound = bound
         self._batch: tuple[BatchHeader, FileSlice] | None = None
-        """Header and bytes of the batch that was read last, or None if none was read yet."""
+        """Header and bytes of the batch that was read last, or None before the first read."""
         self._first: FileSlice | None = None
-        """Bytes of the first batch with acquired records, or None if no record was acquired yet."""
+        """Bytes of the first batch with acquired records, or None before the first acquired
+        record."""
         self._copied = bytearray()
-        """Copy of all batches with acquired records, one after the other. Empty as long as there is
-        only one such batch, which is not copied."""
+        """Copy of all batches with acquired records, one after the other. A single batch is not
+        copied, so the copy is then empty."""
 
     def acquire(
         self, member_id: str, *, records_max: int, bytes_max: int, now_ms: int
@@ -105,8 +106,8 @@ class OrderedRead:
             self._order.put_back(first, last)
 
     def _batch_of(self, offset: Offset) -> tuple[BatchHeader, FileSlice]:
-        """Return the header and bytes of the batch that contains an offset, or of the next batch
-        after it."""
+        """Return the header and bytes of the batch that contains an offset. If no batch contains
+        the offset, return the next batch."""
         if self._batch is not None and offset <= self._batch[0].last_offset:
             return self._batch
         found = self.log.read(
@@ -119,8 +120,8 @@ class OrderedRead:
         return header, FileSlice(piece.file, piece.position, header.size_bytes)
 
     def _has_added(self, piece: FileSlice) -> bool:
-        """Copy the bytes of a batch behind the batches that were copied before. Returns False if
-        the copies would be too large. Raises NotCachedError if bytes are not in the page cache."""
+        """Append the bytes of a batch to the copied batches. Returns False if the copies would be
+        too large. Raises NotCachedError if bytes are not in the page cache."""
         assert self._first is not None
         size = len(self._copied or self._first) + len(piece)
         if size > COPIED_BYTES_MAX:

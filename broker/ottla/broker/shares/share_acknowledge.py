@@ -32,8 +32,8 @@ class ShareAcknowledgement:
         self._context = context
         self._group_id = group_id
         self._left = 1
-        """Number of partitions whose acknowledgements have no outcome yet, plus 1 until the
-        acknowledgements of all have begun."""
+        """Number of partitions whose acknowledgements have no outcome yet. The number is one higher
+        until the acknowledgements of all partitions have begun."""
 
     def begin(self) -> None:
         """Count one more partition whose acknowledgements have no result yet."""

@@ -53,8 +53,8 @@ class ShareDelivery:
         session_count_max: int,
         is_enabled: Callable[[], bool],
     ) -> None:
-        """Create the sessions and share partitions of a broker, none at first. `is_enabled` returns
-        whether the cluster's `share.version` includes share groups."""
+        """Create the sessions and share partitions of a broker, which are empty at first.
+        `is_enabled` returns whether the cluster's `share.version` includes share groups."""
         self.table = table
         self.ports = ports
         self.figures = ShareFigures()
@@ -106,8 +106,8 @@ class ShareDelivery:
         """Return the partition of a topic that has a replica on this broker.
 
         Raises RefusedError with TOPIC_AUTHORIZATION_FAILED if the client has no READ permission on
-        the topic, whether or not the partition exists. Otherwise raises RefusedError if this broker
-        has no replica of the partition.
+        the topic, even if the partition does not exist. Otherwise raises RefusedError if this
+        broker has no replica of the partition.
         """
         try:
             partition = self.table.find_by_id(*partition_id)
@@ -133,7 +133,8 @@ class ShareDelivery:
         *,
         is_renew_ack: bool,
     ) -> None:
-        """Acknowledge records of one topic partition, which need not belong to the share session.
+        """Acknowledge records of one topic partition. The partition need not belong to the share
+        session.
 
         `on_done` is called once: with an error code, or when the acknowledgements are durable.
         """
@@ -186,8 +187,8 @@ class ShareDelivery:
 
 
 class LeaderHints:
-    """Current leaders of the partitions that a response refuses, so that the client can send its
-    next requests to them."""
+    """Current leaders of the partitions that a response refuses. The client can send its next
+    requests to them."""
 
     def __init__(self, table: PartitionTable) -> None:
         self._table = table

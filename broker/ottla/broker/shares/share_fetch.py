@@ -55,8 +55,8 @@ from ottla.wire.messages.share_fetch_response import (
 )
 
 RECORD_LIMIT_MODE = 1
-"""Acquire mode in a ShareFetch request in which `max_records` is never exceeded (KIP-1206). Mode 0
-acquires whole batches."""
+"""Acquire mode of a ShareFetch request that never exceeds `max_records` (KIP-1206). Mode 0 acquires
+whole batches."""
 
 PARTITIONS_READ_MAX = 200
 """Maximum number of a session's partitions that one attempt of a ShareFetch reads. The session's
@@ -112,8 +112,8 @@ class ShareFetch:
         self.session: Session | None = None
         """Share session whose partitions are read, or None if no partition is read."""
         self.is_full = False
-        """True if the response must contain every partition of the session, not only partitions
-        with records or errors."""
+        """True if the response must contain every partition of the session. Otherwise it contains
+        only partitions with records or errors."""
         self.is_cold = False
         """True if records for this fetch are being loaded into the page cache, or read from the
         object store."""
@@ -267,9 +267,9 @@ class ShareFetch:
     def _acquire(
         self, reads: list[tuple[ShareTarget, AnyRead]], refusals: dict[PartitionId, ErrorCode]
     ) -> tuple[list[Acquisition], bool]:
-        """Acquire records from the results of reading partitions, `reads`. Returns the acquired
-        records, and whether undeliverable records (such as transaction markers) were skipped, so
-        that another read is useful."""
+        """Acquire records from `reads`, the results of reading partitions. Returns the acquired
+        records. Also returns whether undeliverable records (such as transaction markers) were
+        skipped, so that another read is useful."""
         acquired: list[Acquisition] = []
         has_passed, left, now_ms = (
             False,
@@ -607,8 +607,8 @@ class ShareFetchApi:
 
 
 def _fetches(request: ShareFetchRequest) -> bool:
-    """Return whether a ShareFetch request asks for records. A request that renews locks must not
-    ask for records."""
+    """Return whether a ShareFetch request fetches records. A request that renews locks must not
+    fetch records."""
     return bool(
         request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms
     )

@@ -22,8 +22,8 @@ class ReadTimes:
         self.sum_ms = 0
         """Total duration of the attempts in milliseconds."""
         self.percent_sum = 0
-        """Sum, over all attempts, of the attempt's duration as a percentage of the time since the
-        end of the attempt before it."""
+        """Sum of a percentage over all attempts: the attempt's duration relative to the time since
+        the end of the previous attempt."""
         self._ended_ms: int | None = None
 
     def note(self, begun_ms: int, ended_ms: int) -> None:
@@ -94,7 +94,7 @@ class ShareFigures:
         self.load_ms_max = max(self.load_ms_max, load_ms)
 
     def note_read(self, group_id: str, count: int, acquired_count: int, took_ms: int) -> None:
-        """Record that a ShareFetch of a group read `count` partitions and acquired records of
+        """Record that a ShareFetch of a group read `count` partitions and acquired records from
         `acquired_count` of them. `took_ms` is the time in milliseconds since the request
         arrived."""
         figures = self.by_group.get(group_id)

@@ -87,7 +87,7 @@ class LogBatch(NamedTuple):
 
 
 class AckBatch(NamedTuple):
-    """Acknowledgement of a range of records: one type for all records, or one type for each."""
+    """Acknowledgement of a range of records: one type for all, or one type for each record."""
 
     first_offset: int
     last_offset: int
@@ -120,7 +120,7 @@ class ShareStateWrite(NamedTuple):
 
 
 class SharePartition:
-    """Delivery state of one share partition, kept by the leader of its topic partition."""
+    """Delivery state of one share partition, stored by the leader of its topic partition."""
 
     def __init__(self, start_offset: int, rules: ShareRules) -> None:
         self.rules = rules
@@ -200,8 +200,8 @@ class SharePartition:
     def on_written(self, code: ErrorCode, now_ms: int) -> list[Transition]:
         """End the write in flight. Returns the transitions that it contained, with their outcome.
 
-        If the write failed, their records are acquired by their owners again. Records whose lock
-        has expired meanwhile are released.
+        If the write failed, its records are acquired by their members again. Records whose lock has
+        expired meanwhile are released.
         """
         sent = self._sent
         assert sent is not None, "a write is in flight"
@@ -470,8 +470,8 @@ class SharePartition:
         return stored_count >= STORED_SPANS_MAX
 
     def take_ready(self, order: DeliveryOrder, records_max: int) -> list[tuple[int, int]]:
-        """Remove the records that a member may acquire next from the order, and return them as
-        offset ranges in ascending order.
+        """Remove the next records that a member may acquire from the order. Returns them as offset
+        ranges in ascending order.
 
         For each range, the caller must then call `own_ready`, `drop_ready` or
         `DeliveryOrder.put_back`. As in the order of the log, records with many deliveries are taken
@@ -640,8 +640,7 @@ class SharePartition:
         return sent
 
     def on_letter(self, letter: DeadLetter, *, is_written: bool, now_ms: int) -> None:
-        """Apply the result of sending a dead letter, which is sent again later if it was not
-        written.
+        """Apply the result of sending a dead letter. An unwritten letter is sent again later.
 
         If the log no longer has the record, the letter counts as written. The call has no effect if
         the letter was removed meanwhile, because its record is below the log start offset.

@@ -2,8 +2,8 @@
 
 Pure except for reading bytes in the page cache. Only the headers of batches are read. The records
 are sent as a slice of the file, as for Fetch. The slice begins with the first acquired batch and
-ends with the last one. It may contain records that the member has not acquired; clients skip them
-(KIP-932). Records that only the object store of tiered storage has are in memory instead.
+ends with the last acquired batch. It may contain records that the member has not acquired; clients
+skip these records (KIP-932). Records that only the object store has are sent from memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,8 +30,8 @@ slice of the file."""
 
 ReadCopied = Callable[[Partition, Log, Offset, bool], RemoteRead | None]
 """Function that returns records of a partition, from an offset on, that only the object store has.
-If they are not in memory yet, it starts to read them and returns None. If the flag is True, only
-committed records are read."""
+If the records are not in memory yet, it starts to read them and returns None. If the flag is True,
+only committed records are read."""
 
 BATCHES_MAX = 2_000
 """Maximum number of batches whose headers one read of a share partition examines. With a larger
@@ -53,8 +53,8 @@ class ShareRead:
         self.piece = piece
         """Readable bytes of the log, beginning with the batch that contains the fetch offset."""
         self.aborted: list[tuple[int, Offset]] = []
-        """Producer id and first offset of each aborted transaction, if the group reads only
-        committed records. Empty otherwise."""
+        """Producer id and first offset of each aborted transaction. Empty if the group also reads
+        uncommitted records."""
         self._starts: list[tuple[int, int]] = []
         """First offset and start position in the file of each batch whose header was read."""
         self._ends: list[tuple[int, int]] = []
@@ -122,8 +122,7 @@ class ShareRead:
 def read_share(
     led: LedShare, settings: ShareGroupSettings, bytes_max: int, read_copied: ReadCopied
 ) -> ShareRead | None:
-    """Return the readable records of a share partition, or None if there is no record to acquire
-    now.
+    """Return the readable records of a share partition, or None if no record can be acquired now.
 
     The function `read_copied` is called if only the object store still has the records. Raises
     RefusedError with Kafka's error code if the partition cannot be read, and NotCachedError if a

@@ -68,7 +68,8 @@ class ShareSessionCache(Generic[T]):
         return sum(len(session.targets) for session in self)
 
     def holds(self, session: ShareSession[T]) -> bool:
-        """Return whether this cache still contains a share session, which is then open."""
+        """Return whether this cache still contains a share session, which means that the session is
+        open."""
         return self._by_key.get(session.key) is session
 
     def has_group(self, group_id: str) -> bool:
@@ -76,7 +77,7 @@ class ShareSessionCache(Generic[T]):
         return group_id in self._by_group
 
     def open(self, key: SessionKey, connection_id: int) -> ShareSession[T]:
-        """Open a share session for a member, and end an earlier one of the same member.
+        """Open a share session for a member, and end an earlier session of the same member.
 
         Raises RefusedError(SHARE_SESSION_LIMIT_REACHED) if there are too many sessions.
         """
@@ -121,7 +122,7 @@ class ShareSessionCache(Generic[T]):
             del self._by_group[key.group_id]
 
     def close_connection(self, connection_id: int) -> list[ShareSession[T]]:
-        """End the share sessions of a client connection that was closed, and return them."""
+        """End the share sessions of a closed client connection, and return them."""
         closed = [self._by_key[key] for key in self._by_connection.get(connection_id, ())]
         for session in closed:
             self.close(session)

@@ -63,8 +63,9 @@ class KeyQueue:
         self.active_count = 0
         """Number of records of this key that are ready, taken for delivery or in back-off."""
         self.waiting: deque[tuple[int, int]] | None = None
-        """Records that wait for earlier records of their key: the offset of each, and the end of
-        its back-off. None until the first record waits, since an empty deque takes 600 bytes."""
+        """Records that wait for earlier records of their key: the offset of each record, and the
+        end of its back-off. None before the first record waits, since an empty deque takes 600
+        bytes."""
 
 
 class AheadRecord(NamedTuple):
@@ -105,8 +106,7 @@ class OrderFigures(NamedTuple):
 
 
 class DeliveryOrder:
-    """Order in which the records of one share partition are delivered, if it differs from the order
-    of the log."""
+    """Order of the deliveries in one share partition, if it differs from the order of the log."""
 
     __slots__ = (
         "_backoff",
@@ -128,8 +128,8 @@ class DeliveryOrder:
     )
 
     def __init__(self, rules: OrderingRules, start_offset: int, *, salt: int = 0) -> None:
-        """Create an empty order of deliveries. `salt` makes the back-off jitter of different share
-        partitions differ."""
+        """Create an empty order of deliveries. `salt` varies the back-off jitter between share
+        partitions."""
         self.rules = rules
         self.scanned_offset = start_offset
         """Offset after the last record that was added to the order of deliveries."""
@@ -165,8 +165,8 @@ class DeliveryOrder:
 
     @property
     def is_full(self) -> bool:
-        """True if too many unsettled records are in memory, so that the log is not read ahead until
-        some are acknowledged or archived."""
+        """True if the maximum number of unsettled records is in memory. The log is not read ahead
+        until some of them are acknowledged or archived."""
         return self.unsettled_count >= self.rules.look_ahead_records
 
     # ---- records of the log
@@ -174,11 +174,11 @@ class DeliveryOrder:
     def add(
         self, first: int, last: int, count: int, *, traits: Traits, due_ms: int, now: Instant
     ) -> None:
-        """Add to the order of deliveries the available records from offset `first` to `last`, which
-        were delivered `count` times. Records with a key or priority (`traits`) are added one by
-        one.
+        """Add the available records from offset `first` to `last`, which were delivered `count`
+        times, to the order of deliveries. Records with a key or priority (`traits`) are added one
+        by one.
 
-        For records that were delivered before, the due time has passed. Their back-off begins now,
+        If the records were delivered before, their due time has passed. Their back-off begins now,
         because the time of the last delivery is not stored.
         """
         if traits is not PLAIN:
@@ -197,8 +197,8 @@ class DeliveryOrder:
         heappush(self._delayed, (due_ms, first, last))
 
     def add_taken(self, first: int, last: int, traits: Traits) -> None:
-        """Add records that a member acquired before they were read ahead to the order of
-        deliveries."""
+        """Add records to the order of deliveries that a member acquired before the records were
+        read ahead."""
         if traits is not PLAIN:
             assert first == last
             self._traits[first] = traits
@@ -272,7 +272,7 @@ class DeliveryOrder:
     def take(self, records_max: int, offset_max: int) -> list[tuple[int, int]]:
         """Take up to `records_max` ready records below `offset_max` for delivery. Priorities take
         turns; records of one priority are taken in order of their offsets. Returns the offset
-        ranges of the records, in order."""
+        ranges of the records in this order."""
         taken: list[tuple[int, int]] = []
         left = records_max
         while left > 0:
@@ -295,8 +295,7 @@ class DeliveryOrder:
         return _joined(sorted(taken))
 
     def _heap_of_turn(self, offset_max: int) -> list[tuple[int, int]]:
-        """Return the heap of ready offset ranges for the next priority in turn that has ready
-        records."""
+        """Return the heap of ready offset ranges for the next priority with ready records."""
         while True:
             heap = self._ready[TURNS[self._turn % len(TURNS)]]
             self._turn += 1
@@ -304,8 +303,7 @@ class DeliveryOrder:
                 return heap
 
     def put_back(self, first: int, last: int) -> None:
-        """Make records that were taken for delivery, but not delivered, ready for delivery
-        again."""
+        """Return records that were taken for delivery, but not delivered, to the ready records."""
         self.taken_count -= last - first + 1
         for begin, end in self._pieces(first, last):
             self._push_ready(begin, end)
@@ -351,8 +349,8 @@ class DeliveryOrder:
             del self._keys[traits.key]
 
     def _pieces(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Yield the parts of an offset range in the form in which they are stored: the whole range,
-        or single records if any record in the range has a key or priority."""
+        """Yield the parts of an offset range as they are stored: the whole range, or single records
+        if a record in the range has a key or priority."""
         if not self._traits:
             yield first, last
             return
@@ -411,8 +409,8 @@ class DeliveryOrder:
 
 
 def _split(ranges: list[TimedRange], offset: int) -> tuple[list[TimedRange], list[TimedRange]]:
-    """Split timed ranges at an offset. Returns a heap of the ranges (or parts) from the offset on,
-    and the ranges that end below it."""
+    """Split timed ranges at an offset. Returns a heap of the ranges (or parts of ranges) from the
+    offset on, and the ranges that end below the offset."""
     kept = [(due_ms, max(first, offset), last) for due_ms, first, last in ranges if last >= offset]
     heapify(kept)
     return kept, [each for each in ranges if each[2] < offset]

@@ -16,14 +16,14 @@ class OrderingRules(NamedTuple):
     """Settings of a share group and of a topic that change the order of deliveries."""
 
     delay_ms: int = NO_SHARE_DELAY_MS
-    """Delay in milliseconds before the first delivery of a record without a delay header. -1 if
+    """Delay in milliseconds before the first delivery of a record without a delay header, or -1 if
     records are not delayed at all."""
     backoff_ms_min: int = 0
-    """Minimum milliseconds between two deliveries of a record. 0 if there is no back-off."""
+    """Minimum milliseconds between two deliveries of a record, or 0 without back-off."""
     backoff_ms_max: int = 0
     key_concurrency: int = 0
-    """Maximum number of records with the same key that are in flight at once. 0 if records are not
-    ordered by key."""
+    """Maximum number of records with the same key that are in flight at once, or 0 if records are
+    not ordered by key."""
     has_priority: bool = False
     look_ahead_records: int = 100_000
     """Maximum number of unsettled records (neither acknowledged nor archived) that are in
@@ -65,7 +65,7 @@ class OrderingRules(NamedTuple):
 
 
 def ordering_rules(settings: ShareGroupSettings, topic: TopicConfig) -> OrderingRules | None:
-    """Return the delivery rules of a share group in a topic, or None if all of them are off."""
+    """Return the delivery rules of a share group in a topic, or None if all rules are off."""
     is_off = (
         topic.share_delay_ms == NO_SHARE_DELAY_MS
         and not settings.backoff_ms_min

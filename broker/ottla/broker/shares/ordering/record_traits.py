@@ -20,8 +20,8 @@ PRIORITY_HEADER = "ottla.priority"
 """Name of the record header with the priority of a record: high, normal or low."""
 
 DIGITS_MAX = 15
-"""Maximum number of digits of a time in a record header. A time in milliseconds with 15 digits is
-in the year 33658 at most."""
+"""Maximum number of digits of a time in a record header. The latest time in milliseconds with 15
+digits is in the year 33658."""
 
 
 class Priority(IntEnum):
@@ -41,8 +41,8 @@ class Traits(NamedTuple):
     priority: Priority = Priority.NORMAL
     key: int | None = None
     """Hash of the record's key. None if the record has no key, or if records are not ordered by
-    key. Two keys with equal hash are treated as one key, which reduces concurrency but never
-    breaks the order."""
+    key. Keys with equal hash are treated as one key, which reduces concurrency but never breaks the
+    order."""
 
 
 PLAIN = Traits()
