@@ -138,7 +138,7 @@ class BrokerTier:
 
 def own_address(config: BrokerConfig, image: Callable[[], MetadataImage]) -> tuple[str, int] | None:
     """Return the host and port at which other brokers reach this broker, or None if the metadata
-    contains no endpoint for it."""
+    contains no such endpoint."""
     registration = image().brokers.get(config.node_id)
     endpoint = None
     if registration is not None:
@@ -150,7 +150,7 @@ async def create_topic(
     config: BrokerConfig, controller: ForwardingPort, topic: CreatableTopic
 ) -> None:
     """Request the creation of the metadata topic from the controller. Raises RefusedError if the
-    controller refuses it."""
+    controller refuses the creation."""
     timeout_ms = config.request_timeout_ms
     response = await forward_own(
         CreateTopicsResponse,

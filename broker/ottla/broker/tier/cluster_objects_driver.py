@@ -75,8 +75,8 @@ class ClusterObjects:
         return bool(serving) and min(serving) == self._node_id
 
     async def write_heartbeat(self) -> None:
-        """Write the cluster's heartbeat to the object store. Readers compute its age by the store's
-        clock."""
+        """Write the cluster's heartbeat to the object store. Readers compute the heartbeat's age by
+        the store's clock."""
         values = {"format": 1, "broker_id": self._node_id, "written_ms": self._clock.wall_ms()}
         await self.store.put(heartbeat_key(self.cluster_id), json.dumps(values).encode())
 

@@ -36,8 +36,8 @@ class DeletedTopicScan:
         self._newest_ms: dict[DeletedTopicPartition, int] = {}
 
     def add(self, entry: ObjectEntry) -> None:
-        """Add an object of the listing. Objects of existing topics, and objects that belong to no
-        segment, are ignored."""
+        """Add an object of the listing. Objects of existing topics, and objects that are not part
+        of a segment, are ignored."""
         name = parse_object_key(entry.key)
         if name is None or name.names.topic_id in self._topic_ids:
             return
@@ -52,11 +52,11 @@ class DeletedTopicScan:
     def partitions(
         self, topic_ids: Container[UUID], now_ms: int, *, age_ms: int | None = None
     ) -> list[DeletedTopicPartition]:
-        """Return the partitions of deleted topics whose newest object is at least `age_ms` ms old,
-        by default ORPHAN_AGE_MS.
+        """Return the partitions of deleted topics whose newest object is at least `age_ms`
+        milliseconds old, by default ORPHAN_AGE_MS.
 
-        `topic_ids` are the ids of the topics that exist at the end of the listing. The age protects
-        a topic that was created so recently that this broker does not know it yet.
+        `topic_ids` are the ids of the topics that exist at the end of the listing. The minimum age
+        protects new topics that this broker does not know yet.
         """
         age_ms = ORPHAN_AGE_MS if age_ms is None else age_ms
         return [

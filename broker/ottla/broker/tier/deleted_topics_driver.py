@@ -71,8 +71,8 @@ class DeletedTopics:
             await self._delete(partition)
 
     def _is_responsible(self) -> bool:
-        """Return whether this broker leads the first partition of the metadata topic, according to
-        a recent image."""
+        """Return whether this broker leads partition 0 of the metadata topic, according to a recent
+        image."""
         image = self._ports.image()
         topic = image.topic(REMOTE_METADATA_TOPIC)
         if topic is None or topic.partitions[0].leader != self._ports.node_id:

@@ -1,8 +1,9 @@
 """The topic `__remote_log_metadata` (the metadata topic): its specification, and the mapping of
 tiered partitions to its partitions. Pure.
 
-As in Kafka, it is an ordinary topic that ACLs protect. Brokers read and write it as clients of
-their own cluster. It is compacted, because its records have keys (`remote_records`).
+As in Kafka, the metadata topic is an ordinary topic that ACLs protect. Brokers read and write it as
+clients of their own cluster. The topic is compacted, because its records have keys
+(`remote_records`).
 """
 
 from ottla.model.ids import TopicIdPartition
@@ -23,8 +24,8 @@ _SETTINGS = {
 def remote_metadata_topic(
     *, partition_count: int, replication_factor: int, min_insync_replicas: int
 ) -> CreatableTopic:
-    """Return the CreateTopics entry (name, partitions, replicas, settings) with which the topic
-    `__remote_log_metadata` is created."""
+    """Return the CreateTopics entry of the topic `__remote_log_metadata`: name, partitions,
+    replicas and settings."""
     settings = _SETTINGS | {"min.insync.replicas": str(min_insync_replicas)}
     return CreatableTopic(
         name=REMOTE_METADATA_TOPIC,

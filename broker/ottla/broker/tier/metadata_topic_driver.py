@@ -1,9 +1,9 @@
 """Writer and reader of the topic `__remote_log_metadata` (the metadata topic), as an ordinary
 producer and consumer of this cluster.
 
-Any broker may lead the topic's partitions. Until there is a tiered partition, no connection is
+Any broker may lead the topic's partitions. Before the first tiered partition, no connection is
 opened, no client code is imported and no topic is created. A write returns when this broker has
-read its own record back, so that its next decision takes the record into account.
+read its own record back, so that its next decision uses the record.
 """
 
 import logging
@@ -42,11 +42,11 @@ logger = logging.getLogger("ottla.broker.tier")
 
 WRITE_TIMEOUT_S = 120.0
 """Maximum seconds from the start of a write to the metadata topic until this broker has read the
-record back. After that time the write fails, as in Kafka."""
+record back. The write then fails, as in Kafka."""
 
 POLL_S = 1.0
 """Maximum time in seconds that the reader of the metadata topic waits for records before it checks
-which positions it has reached. A change of the assigned partitions ends the wait at once."""
+its positions. A change of the assigned partitions ends the wait at once."""
 
 RETRY_S = 1.0
 """Seconds until a failed step, such as the creation of the metadata topic, is repeated. With a
@@ -101,8 +101,8 @@ class MetadataTopic:
     ) -> None:
         """Create a reader to which no tiered partition is assigned yet. `address` returns the
         address of this broker, or None until the cluster knows it. `create_topic` requests the
-        creation of the metadata topic, and raises OttlaError if it is refused. `alarms` collects
-        failures that last."""
+        creation of the metadata topic, and raises OttlaError if the creation is refused. `alarms`
+        collects lasting failures."""
         self._settings = settings
         self._address = address
         self._create_topic = create_topic
@@ -121,12 +121,12 @@ class MetadataTopic:
         self._is_replaced = False
         """True if the metadata topic was deleted and created again."""
         self._is_refused = False
-        """True while ACLs refuse the look-up of end offsets. The consumer then has no partitions,
-        because it would request their leaders several times a second, and each refusal is
-        logged."""
+        """True while ACLs refuse the look-up of end offsets. The consumer then has no partitions.
+        Otherwise it would send requests to their leaders several times a second, and each refusal
+        is logged."""
         self._creation_error = ""
-        """Last error with which the creation of the metadata topic failed. It is logged only when
-        it differs from the previous one."""
+        """Last error of an attempt to create the metadata topic. An error is logged only if it
+        differs from the previous error."""
         self.write_count = 0
         """Number of records that this broker has written to the metadata topic."""
 
@@ -182,8 +182,8 @@ class MetadataTopic:
 
     async def write(self, topic: str, record: RemoteRecord) -> None:
         """Write a record about a copied segment to the metadata topic, and wait until this broker
-        has read it back. `topic` is the name of the segment's topic. Raises RefusedError if that
-        takes longer than WRITE_TIMEOUT_S, or if the cluster refuses the record."""
+        has read it back. `topic` is the name of the segment's topic. Raises RefusedError if the
+        record is not read back within WRITE_TIMEOUT_S, or if the cluster refuses the record."""
         partition = TopicIdPartition(record.id.topic_id, record.id.partition)
         index = self.states.store_of(partition)
         with trio.move_on_after(WRITE_TIMEOUT_S) as patience:
@@ -283,7 +283,7 @@ class MetadataTopic:
         return Backoff(self._settings.task_retry_backoff_ms_max)
 
     async def _create(self) -> bool:
-        """Request the creation of the metadata topic. Returns True if ACLs refuse it."""
+        """Request the creation of the metadata topic. Returns True if ACLs refuse the creation."""
         settings = self._settings
         topic = remote_metadata_topic(
             partition_count=settings.metadata_partition_count,
@@ -303,8 +303,8 @@ class MetadataTopic:
         return False
 
     async def _find_ends(self, consumer: "Consumer") -> None:
-        """Look up end offsets of partitions of the metadata topic until cancelled. The offset of a
-        partition is needed if it contains the metadata of newly assigned tiered partitions."""
+        """Look up end offsets of partitions of the metadata topic until cancelled. Only partitions
+        with the metadata of newly assigned tiered partitions are looked up."""
         backoff = self._backoff()
         while True:
             pause_s = RETRY_S / 10

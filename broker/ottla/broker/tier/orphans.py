@@ -1,8 +1,8 @@
 """Finds orphans: objects of a partition in the object store that belong to no copied segment. Pure.
 
 An upload that was cancelled may still take effect after its objects were deleted. A broker may also
-die before it deletes them. The metadata does not contain such objects, so that they would cost
-storage permanently.
+stop before it deletes them. The metadata does not contain such objects, so they would cost storage
+permanently.
 """
 
 from collections.abc import Collection, Iterable

@@ -102,8 +102,8 @@ def snapshot_of(log: Log) -> LogSnapshot:
 
 
 class PartitionTier:
-    """Tiered storage of one replica on this broker, in one role: as follower, or as leader in one
-    leader epoch."""
+    """Tiered storage of one replica on this broker, in one role: follower, or leader in one leader
+    epoch."""
 
     def __init__(self, partition: Partition, log: Log, ports: TierPorts) -> None:
         self.partition = partition
@@ -120,8 +120,8 @@ class PartitionTier:
         return f"{self.partition.topic}-{self.partition.index}"
 
     def is_current(self) -> bool:
-        """Return whether the replica still has the role (leader in the same epoch, or follower) for
-        which this object was created."""
+        """Return whether the replica still has the role of this object: leader in the same epoch,
+        or follower."""
         partition = self.partition
         return (
             not partition.is_removed
@@ -133,8 +133,8 @@ class PartitionTier:
 
     @property
     def is_disabled(self) -> bool:
-        """True if the topic is no longer tiered, and its settings require that its copies are
-        deleted (KIP-950)."""
+        """True if the topic is no longer tiered and its settings require the deletion of its copies
+        (KIP-950)."""
         config = self.partition.config
         return not self._log.is_tiered and config.remote_log_delete_on_disable
 
@@ -201,8 +201,8 @@ class PartitionTier:
         return self._ports.clock.wall_ms()
 
     async def _take_over(self) -> bool:
-        """Set the log start, once, to the offset that follows from the copied segments. Returns
-        False if the high watermark is still below that offset."""
+        """Set the log start once to the offset that follows from the copied segments. Returns False
+        if the high watermark is still below that offset."""
         if self._has_taken_over:
             return True
         start = start_of_leader(snapshot_of(self._log), self._metadata())

@@ -41,8 +41,8 @@ of slow reads are dropped before they are used, and read again. A larger number 
 clients that have disconnected."""
 
 KEPT_MS = 30_000
-"""Time in ms after which an unused result is dropped. A client that fetches the offset later causes
-another read."""
+"""Time in milliseconds after which an unused result is dropped. If a client fetches the offset
+later, it is read again."""
 
 WAITING_MAX = 1_000
 """Maximum number of reads that wait for running reads to end. A further read begins only when the

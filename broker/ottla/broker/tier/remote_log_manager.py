@@ -1,6 +1,6 @@
 """Decisions about one tiered partition on this broker. Pure.
 
-A driver (`partition_tier_driver`) takes a snapshot of the log, gets the next steps from this
+A driver (`partition_tier_driver`) makes a snapshot of the log, requests the next steps from this
 module, and performs them. It repeats this after each step, because the log, the leader or the
 copied segments may have changed.
 
@@ -41,7 +41,8 @@ class LogSnapshot:
     """State of a tiered log at one moment: its offsets, leader epochs and local segments."""
 
     epochs: Sequence[EpochEntry]
-    """Leader epochs of the log from its log start offset on, from its epoch cache."""
+    """Leader epochs of the log from its log start offset on. They are taken from the log's epoch
+    cache."""
     local_segments: Sequence[LocalSegment]
     log_start_offset: Offset
     local_start_offset: Offset
@@ -181,7 +182,7 @@ def expiry_steps(
 
 
 def steps_of_deletion(metadata: RemoteMetadata) -> list[RemoteSegment]:
-    """Return all copied segments of a deleted partition. The caller deletes each of them."""
+    """Return all copied segments of a deleted partition. The caller must delete each segment."""
     return list(metadata.all_segments())
 
 

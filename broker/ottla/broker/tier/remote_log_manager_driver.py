@@ -44,8 +44,8 @@ class RemoteLogManager:
         *,
         on_image: Callable[[MetadataImage], None] = lambda image: None,
     ) -> None:
-        """Create the manager without tasks. `on_image` is called with each metadata image, before
-        the replicas are compared with it."""
+        """Create the manager without tasks. `on_image` is called with each metadata image before
+        the replicas are compared with the image."""
         self._table = table
         self._on_image = on_image
         self._ports = ports
@@ -60,8 +60,8 @@ class RemoteLogManager:
         return "remote log manager"
 
     async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Record that replicas may have changed, so that the running tasks are compared with
-        them."""
+        """Record that replicas may have changed, so that the running tasks are compared with the
+        replicas."""
         self._on_image(image)
         self._changed.set()
 
@@ -77,8 +77,8 @@ class RemoteLogManager:
         return self._ports.figures.alarms.problems(self._ports.clock.monotonic_ms())
 
     def copy_soon(self) -> None:
-        """Begin the next round of copies and deletions of all partitions now, because a disk is
-        short of free space."""
+        """Begin the next round of copies and deletions of all partitions now, because a disk has
+        too little free space."""
         for tier in self._tiers.values():
             tier.wake.unpark_all()
 

@@ -18,7 +18,8 @@ NOTHING_COPIED: Final = OffsetAndEpoch(NO_OFFSET, NO_EPOCH)
 
 
 class RemoteReadError(OttlaError):
-    """Base class of errors: a record that only the object store may contain cannot be read now."""
+    """Base class of the errors for a record that only the object store may contain and that cannot
+    be read now."""
 
 
 class RemoteNotFoundError(RemoteReadError):
@@ -110,8 +111,8 @@ class NoRemoteReads:
 
 
 def code_of(error: RemoteReadError | StoreError) -> ErrorCode:
-    """Return the error code, as in Kafka, for the response to a client if a read of copied segments
-    has failed."""
+    """Return the error code for the response to a client if a read of copied segments has failed.
+    The codes are Kafka's."""
     if isinstance(error, RemoteNotFoundError):
         return ErrorCode.OFFSET_OUT_OF_RANGE
     if isinstance(error, RemoteNotReadyError):

@@ -44,7 +44,8 @@ class RemoteReadTasks:
 
 
 async def within(seconds: float, work: Callable[[], Awaitable[None]]) -> bool:
-    """Await `work` for at most `seconds`. If it takes longer, cancel it and return False."""
+    """Await `work` for at most `seconds`. Work that takes longer is cancelled, and the result is
+    False."""
     with trio.move_on_after(seconds):
         await work()
         return True

@@ -37,12 +37,12 @@ class LoadedPartition:
         applied."""
         self.ready_offset: Offset | None = None
         """End offset of the metadata topic's partition, looked up after this tiered partition was
-        assigned. The metadata is complete once it is loaded up to this offset. None if the offset
-        has not been looked up yet."""
+        assigned. The metadata is complete once it is loaded up to this offset. None before the
+        look-up."""
 
     @property
     def is_ready(self) -> bool:
-        """True if all records are applied that were in the metadata topic when this tiered
+        """True if all records are applied that the metadata topic contained when this tiered
         partition was assigned."""
         return self.ready_offset is not None and self.next_offset >= self.ready_offset
 
@@ -75,9 +75,9 @@ class RemoteStates:
         return metadata_partition_of(partition, self.partition_count)
 
     def assign(self, partition: TopicIdPartition) -> bool:
-        """Add a tiered partition, whose metadata is not loaded yet. Returns False if it is assigned
-        already. The caller then looks up the end offset of the metadata topic's partition that
-        stores the metadata, and calls `begin`."""
+        """Add a tiered partition, whose metadata is not loaded yet. Returns False if the partition
+        is assigned already. The caller then looks up the end offset of the metadata topic's
+        partition with this metadata, and calls `begin`."""
         store = self._stores.setdefault(self.store_of(partition), {})
         if partition in store:
             return False
@@ -118,8 +118,8 @@ class RemoteStates:
 
     def begin(self, index: int, end_offset: Offset, partitions: Iterable[TopicIdPartition]) -> None:
         """Begin to load newly assigned tiered partitions from partition `index` of the metadata
-        topic. `end_offset` is its end offset, which was looked up after the assignment. The caller
-        then reads that partition from its start."""
+        topic. `end_offset` is the end offset of that partition, looked up after the assignment. The
+        caller then reads that partition from its start."""
         store = self._stores.get(index, {})
         for partition in partitions:
             loaded = store.get(partition)
@@ -158,8 +158,8 @@ class RemoteStates:
             logger.info("a record of the metadata topic is refused: %s", reason)
 
     def on_position(self, index: int, position: Offset) -> None:
-        """Record that partition `index` of the metadata topic has been read from its start, since
-        the last call of `begin`, up to `position`."""
+        """Record that partition `index` of the metadata topic has been read up to `position`. The
+        read began at the partition's start, after the last call of `begin`."""
         for loaded in self._stores.get(index, {}).values():
             if loaded.ready_offset is not None:
                 loaded.next_offset = max(loaded.next_offset, position)

@@ -63,7 +63,7 @@ class SegmentStorage(Protocol):
         self, source: SegmentSource, segment: RemoteSegment, topic: TieredTopic
     ) -> None:
         """Store all objects of a segment. Raises StoreError, or OSError if the local disk fails.
-        Some of the objects may exist after an error."""
+        After an error, some of the objects may exist."""
         ...
 
     async def delete(self, segment: RemoteSegment, topic: str) -> None:

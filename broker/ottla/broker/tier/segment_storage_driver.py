@@ -22,8 +22,8 @@ from ottla.storage.tier.segment_upload_driver import (
 from ottla.storage.tier.store_seam import ObjectEntry, ObjectStore
 
 DELETE_TIMEOUT_S = 60.0
-"""Maximum time in seconds for the deletion of one segment's objects, after which it is cancelled.
-The deletion is repeated later."""
+"""Maximum time in seconds for the deletion of one segment's objects. A longer deletion is cancelled
+and repeated later."""
 
 KEYS_PER_DELETION = 300
 """Maximum number of objects that one call of the object store deletes."""
@@ -53,12 +53,13 @@ class StoreSegments:
         self._check = StoreCheck(partial(claim_prefix, store, cluster_id), is_usable=is_claimed)
 
     async def require_usable(self) -> None:
-        """Check the store, if its last call has failed or the cluster has not reserved its prefix
-        yet."""
+        """Check the store if its last call has failed, or if the cluster has not reserved its
+        prefix yet."""
         await self._check.require_usable()
 
     async def refusal(self) -> str:
-        """Return the reason for which the store refuses this broker, or an empty text."""
+        """Return the reason for which the store refuses this broker, or an empty text if the store
+        accepts it."""
         return await self._check.refusal()
 
     async def upload(

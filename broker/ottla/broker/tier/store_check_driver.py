@@ -12,7 +12,7 @@ import trio
 from ottla.storage.tier.store_seam import StoreError, StoreRefusedError
 
 CHECK_TIMEOUT_S = 20.0
-"""Timeout of one check in seconds. A store that works responds within milliseconds; with a smaller
+"""Timeout of one check in seconds. A working store responds within milliseconds. With a smaller
 value, a slow store counts as down."""
 
 CHECK_AGAIN_S = 5.0
@@ -29,7 +29,7 @@ class StoreCheck:
     broker share one object."""
 
     def __init__(self, probe: Callable[[], Awaitable[None]], *, is_usable: bool) -> None:
-        """Create a check. `probe` writes to the store, and raises StoreError if that fails.
+        """Create a check. `probe` writes to the store, and raises StoreError if the write fails.
         `is_usable` is True if the store has just accepted a write."""
         self._probe = probe
         self._is_usable = is_usable
@@ -59,7 +59,7 @@ class StoreCheck:
         return str(error) if isinstance(error, StoreRefusedError) else ""
 
     async def _failure(self, timeout_s: float) -> StoreError | None:
-        """Write to the store, and return the error, or None if the write succeeds. The result is
+        """Write to the store. Returns the error of the write, or None if it succeeds. The result is
         reused for CHECK_AGAIN_S seconds."""
         if trio.current_time() - self._probed_at < CHECK_AGAIN_S:
             return self._error

@@ -1,8 +1,8 @@
 """Reads records of copied segments for the requests of clients; implements `RemoteReads`.
 
-The leader epochs of the replica's log decide which copied segments, and which of their records, are
-read. A segment that was copied before an unclean leader election may contain records that are not
-in the log.
+The leader epochs of the replica's log determine the copied segments, and the records in them, that
+are read. A segment that was copied before an unclean leader election may contain records that are
+not in the log.
 """
 
 import trio
@@ -160,8 +160,8 @@ class StoreReads:
         """Return the aborted transactions among the records `[offset, end_offset)`, as producer id
         and first offset.
 
-        The marker that aborts a transaction, and its index entry, may be in a later segment, or
-        only in the local log."""
+        The abort marker of a transaction, and its index entry, may be in a later segment, or only
+        in the local log."""
         found: list[tuple[int, Offset]] = []
         at: RemoteSegment | None = segment
         for _ in range(SEGMENTS_PER_LOOK):

@@ -51,27 +51,27 @@ class TierAlarms:
         """Kinds of work on the metadata topic that ACLs refuse."""
 
     def on_failure(self, work: str, subject: Hashable, reason: str, *, now_ms: int) -> None:
-        """Record that some work, such as "copies", has failed for a partition or another subject.
-        `now_ms` is a monotonic time."""
+        """Record that a kind of work, such as "copies", has failed for a partition or another
+        subject. `now_ms` is a monotonic time."""
         failures = self._failures.setdefault(work, {})
         before = failures.get(subject)
         failures[subject] = _Failure(now_ms if before is None else before.since_ms, reason)
 
     def on_success(self, work: str, subject: Hashable) -> None:
-        """Record that a kind of work has succeeded for a partition or another subject, which ends
-        the failure."""
+        """Record that a kind of work has succeeded for a partition or another subject. The failure
+        then ends."""
         failures = self._failures.get(work)
         if failures is not None:
             failures.pop(subject, None)
 
     def forget(self, subject: Hashable) -> None:
-        """Drop the failures of a partition for which this broker does no work any longer."""
+        """Drop the failures of a partition for which this broker no longer works."""
         for failures in self._failures.values():
             failures.pop(subject, None)
 
     def on_refusal(self, work: str) -> bool:
-        """Record that ACLs refuse some work on the metadata topic. Returns True if nothing was
-        refused before: the caller then logs `MAY_NOT`."""
+        """Record that ACLs refuse a kind of work on the metadata topic. Returns True if no other
+        kind was refused before. The caller then logs `MAY_NOT`."""
         is_new = not self._refused
         self._refused.add(work)
         return is_new

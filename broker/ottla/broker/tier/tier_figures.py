@@ -1,4 +1,4 @@
-"""Counters of tiered storage on this broker, and their metrics, which have Kafka's names. Pure."""
+"""Counters of tiered storage on this broker, and their metrics with Kafka's names. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _KAFKA_NAMES = {
 
 
 class TierFigures:
-    """Numbers about tiered storage on this broker: operations, bytes and failures since its start,
+    """Counters of tiered storage on this broker: operations, bytes and failures since its start,
     and the segments that wait to be copied."""
 
     def __init__(self) -> None:
@@ -39,8 +39,8 @@ class TierFigures:
         self.alarms = TierAlarms()
         """Current failures of tiered storage, as shown by `ottla status`."""
         self.orphan_count = 0
-        """Number of orphans (objects that belonged to no copied segment) that this broker has
-        deleted."""
+        """Number of orphans that this broker has deleted. Orphans are objects that belong to no
+        copied segment."""
 
     def note_request(self, operation: str, topic: str) -> None:
         """Count an operation that begins. `operation` is copy, fetch or delete."""
@@ -57,14 +57,14 @@ class TierFigures:
     def note_lag(
         self, partition: TopicIdPartition, topic: str, *, bytes_: int, segments: int
     ) -> None:
-        """Set the size in bytes and the number of a partition's closed segments that are not copied
+        """Set the total bytes and the number of a partition's closed segments that are not copied
         yet."""
         self.lags[partition] = (topic, bytes_, segments)
 
     def note_remote(
         self, partition: TopicIdPartition, topic: str, metadata: RemoteMetadata
     ) -> None:
-        """Set the size and number of a partition's copied segments from its metadata."""
+        """Set the total bytes and the number of a partition's copied segments from its metadata."""
         sizes = [
             segment.size_bytes
             for segment in metadata.all_segments()

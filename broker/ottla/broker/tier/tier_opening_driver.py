@@ -54,9 +54,9 @@ async def open_cluster_store(
     disk: Disk,
     errors: UnexpectedErrors,
 ) -> AsyncIterator[ClusterStore | None]:
-    """Yield the object store of a node's cluster, or None if tiered storage is off. It is closed at
-    the end of the block. Raises ConfigError if a setting is invalid, or if the store refuses this
-    cluster."""
+    """Yield the object store of a node's cluster, or None if tiered storage is off. The store is
+    closed at the end of the block. Raises ConfigError if a setting is invalid, or if the store
+    refuses this cluster."""
     if not config.tier.is_enabled:
         yield None
         return
