@@ -1,10 +1,10 @@
 """Builds the objects of a broker that make decisions, and connects them with each other.
 
-Pure. `BrokerCore` is the only place that connects them. The process (`broker_driver`), the
-simulations and the fuzzers build their broker from it. They add only sockets, tasks, disks, and the
-connection to the controller. Handlers are registered in two steps, because the listener opens
-before the logs are recovered. The first step registers the APIs that a broker answers at any time.
-The second registers all others when the broker is ready to serve.
+Pure. No other module connects these objects: the process (`broker_driver`), the simulations and the
+fuzzers all build a `BrokerCore`, and add only sockets, tasks, disks, and the connection to the
+controller. Handlers are registered in two steps, because the listener opens before the logs are
+recovered. The first step registers the APIs that a broker answers at any time. The second step
+registers all others when the broker is ready to serve.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -96,8 +96,8 @@ class ReplicaPorts(NamedTuple):
     """Function called with a partition that this broker leads, when the partition's in-sync
     replicas may have to change."""
     on_placed: Callable[[TopicIdPartition, UUID], None]
-    """Function that is called if a replica of this broker is in another log directory than the
-    metadata names. Its arguments are the replica and the id of the actual directory."""
+    """Function that is called if the actual log directory of a replica differs from the directory
+    in the metadata. Its arguments are the replica and the id of the actual directory."""
     bring_in: BringIn
     """Function that loads a range of a log file into the page cache, because a fetch needs it."""
     coordinators: TransactionCoordinators = NoCoordinators()
@@ -130,8 +130,8 @@ class CoordinatorPorts(NamedTuple):
     groups are computed."""
     share_persister: SharePersister | None = None
     """Access to all share coordinators of the cluster, which store the state of share partitions.
-    If it is None, only the share partitions that this broker coordinates itself have a durable
-    state."""
+    If it is None, a share partition has a durable state only if this broker is its share
+    coordinator."""
 
 
 class BrokerCore:
@@ -196,8 +196,8 @@ class BrokerCore:
         each new metadata image in this order, the transaction coordinator last."""
 
     def warnings(self) -> Iterator[str]:
-        """Yield the warnings to log at broker startup about clients that get too many permissions
-        from this broker's settings."""
+        """Yield warnings for the broker's startup log about settings that grant clients too many
+        permissions."""
         if (warning := OwnRequests(self.config).warning()) is not None:
             yield warning
         yield from self.authenticators.warnings(

@@ -122,7 +122,7 @@ class Broker:
         self.logs = logs
         self.dispatcher = dispatcher
         self.errors = dispatcher.errors
-        """Counter of unexpected exceptions, which each component catches and counts itself."""
+        """Counter of unexpected exceptions. Each component catches and counts its own."""
         self.is_ready = trio.Event()
         self._clock = clock
         self._rng = rng
@@ -435,7 +435,7 @@ class Broker:
 
     async def leave(self) -> None:
         """Prepare this broker for its stop: export the metrics that clients pushed, and wait until
-        the controller has moved the broker's leaderships away."""
+        the controller has moved the broker's leaderships to other brokers."""
         await self.telemetry.flush()
         await self.lifecycle.leave()
 
@@ -493,8 +493,8 @@ class Broker:
 
 
 def _controller_client(rpc: Rpc, config: BrokerConfig, member: QuorumMember) -> ControllerClient:
-    """Return the client that sends requests to the active controller. It finds that controller with
-    the help of the quorum voters that the metadata log names."""
+    """Return the client that sends requests to the active controller. The client finds this
+    controller through the quorum voters in the metadata log."""
     return ControllerClient(
         rpc,
         config.controllers,

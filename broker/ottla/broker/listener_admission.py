@@ -1,4 +1,4 @@
-"""Connection quotas and TLS certificates of a broker's listeners, which exist before the listeners
+"""Connection quotas and TLS certificates of a broker's listeners. Both exist before the listeners
 open."""
 
 from typing import NamedTuple

@@ -72,7 +72,7 @@ class LogDirectories:
 
     def free_spaces(self) -> list[FreeSpaceReport]:
         """Return the free space of each log directory of this broker. If the metadata log has a
-        separate directory, this directory is the last entry."""
+        separate directory, its free space is the last entry."""
         free_spaces = [one.free_space for one in self._logs.directories if one.is_live]
         free_spaces += [] if self._member.free_space in free_spaces else [self._member.free_space]
         return [each.report() for each in free_spaces]
@@ -91,8 +91,8 @@ class LogDirectories:
         self._logs.cleaner.reconfigure(**{CLEANER_SETTINGS[key]: value})
 
     def _cordon(self, paths: tuple[str, ...]) -> None:
-        """Refuse new replicas in the log directories with these paths, and accept them in all
-        others. Reports the change to the controller."""
+        """Refuse new replicas in the log directories with these paths, and accept them in all other
+        directories. Reports the change to the controller."""
         try:
             check_cordoned(paths, self._config.log_dirs)
         except ConfigError as error:  # Set for all brokers, or by another broker.

@@ -4,8 +4,8 @@ are opened in this order:
 disk → log directories → gRPC → the listeners (which answer ApiVersions and DescribeNode while the
 broker starts) → the object store of tiered storage → the quorum's observer → registration →
 recovery of the logs → publishers → unfenced → the handlers of all other requests, ready. They are
-stopped in the reverse order, after the controller has moved this broker's leaderships away. If the
-broker ends by an error, it counts as crashed: no clean-shutdown marker is written.
+stopped in the reverse order, after the controller has moved this broker's leaderships to other
+brokers. A broker that ends with an error counts as crashed: no clean-shutdown marker is written.
 """
 
 import logging
@@ -66,8 +66,7 @@ logger = logging.getLogger("ottla.broker")
 
 
 CONNECTIONS_PER_PARTITION = 4
-"""Number of open connections whose objects Python's garbage collector visits in the time that it
-needs for the objects of one partition."""
+"""Number of open connections that cost Python's garbage collector as much time as one partition."""
 
 
 class OpenMember(Protocol):
@@ -94,8 +93,8 @@ class OwnController:
 async def run_broker(config: BrokerConfig, *, ready: Callable[[], None]) -> None:
     """Run a broker until SIGTERM or SIGINT. Calls `ready` once it serves requests.
 
-    Raises ConfigError or OSError if a fault must be fixed before the broker can start, and
-    RefusedError if the cluster does not accept it.
+    Raises ConfigError or OSError if an operator must correct a fault before the broker can start,
+    and RefusedError if the cluster does not accept the broker.
     """
     try:
         async with open_stop_signal() as is_stopping:
@@ -144,8 +143,8 @@ class StoppedEarlyError(Exception):
 
 
 def _long_lived_count(broker: Broker) -> int:
-    """Return the number of long-lived Python objects of a broker, such as partitions and
-    connections. The unit is the number of objects that one partition needs."""
+    """Return the number of long-lived Python objects of a broker, such as the objects of partitions
+    and connections. The unit is the number of objects of one partition."""
     return len(broker.table) + broker.server.connection_count // CONNECTIONS_PER_PARTITION
 
 
@@ -298,8 +297,8 @@ def _starting() -> Lifecycle:
 
 
 def _guarded_dispatcher(errors: UnexpectedErrors, authenticators: Authenticators) -> Dispatcher:
-    """Return a request dispatcher with the guards (checks before a request is handled) that check
-    clients' logins. It is created before any listener is open."""
+    """Return a request dispatcher whose guards (checks before a request is handled) check clients'
+    logins. The dispatcher is created before any listener is open."""
     dispatcher = Dispatcher(errors=errors)
     dispatcher.guards = authenticators.guards
     return dispatcher
@@ -394,10 +393,10 @@ async def _checked_cluster(
 ) -> AsyncIterator[None]:
     """Raise ConfigError if this node's directories belong to another cluster than the controllers.
 
-    If empty directories have just adopted the cluster id `joined`, that id came from the
-    controllers and is not checked.
+    `joined` is the cluster id that empty directories have just received from the controllers, or
+    None. Such an id is not checked.
 
-    The check precedes all other requests of this node as a member. While it waits, DescribeNode
+    The check precedes all other requests of this node as a member. During the check, DescribeNode
     reports that no controller has answered yet.
     """
     register_early_apis(
@@ -430,8 +429,8 @@ async def _checked_cluster(
 async def _metadata_identity(
     disk: Disk, config: BrokerConfig, logs: LogManager, rng: Rng
 ) -> MetaProperties:
-    """Return the identity (node id and cluster id) of this node that the directory of the metadata
-    log stores."""
+    """Return this node's identity (node id and cluster id) from the directory of the metadata
+    log."""
     path = config.metadata_directory.rstrip("/")
     for directory in logs.directories:
         if directory.path == path:

@@ -37,8 +37,8 @@ _LOGGER = logging.getLogger("ottla.broker")
 
 
 def check_tiered_topics(image: MetadataImage, config: TierConfig) -> None:
-    """Raise ConfigError if a topic is tiered although tiered storage is off, as Kafka does.
-    Consumers would otherwise skip the records that only the object store has."""
+    """Raise ConfigError if a topic is tiered although tiered storage is off, as in Kafka. Otherwise
+    consumers would skip the records that only the object store has."""
     if config.is_enabled:
         return
     for (kind, name), texts in image.configs.items():

@@ -3,8 +3,8 @@
 Markers for this broker itself need no connection.  While a request is in flight, the markers of all
 transactions accumulate, and are sent with the next request.
 
-An unanswered request is sent again, to the leader in the metadata: a marker that is written twice
-has the same meaning.  An unreachable broker delays only its own markers.
+An unanswered request is sent again, to the leader in the metadata.  This is safe, because a
+repeated marker has no further effect.  An unreachable broker delays only its own markers.
 """
 
 import logging
@@ -33,16 +33,15 @@ logger = logging.getLogger("ottla.broker.transactions")
 CONNECT_TIMEOUT_S = 5.0
 RETRY_MS_FIRST = 20
 RETRY_MS_MAX = 1_000
-"""Maximum milliseconds before transaction markers are sent again after a failure. A smaller value
-finds a new leader sooner. A larger value spares a broker that is starting."""
+"""Maximum milliseconds before transaction markers are sent again after a failure. With a smaller
+value, a new leader is found sooner. With a larger value, a starting broker gets fewer requests."""
 
 FAILURES_TOLERATED = 6
 """Number of consecutive failures to send transaction markers to a broker after which the failure is
 logged, once. This number of failures takes about two seconds."""
 
 IDLE_S = 60.0
-"""Seconds after which a connection to a broker is closed if there are no transaction markers to
-send to it."""
+"""Seconds after which an unused connection for transaction markers is closed."""
 
 
 class MarkerSender:
@@ -202,7 +201,8 @@ class MarkerSender:
     # ---- interface for channels
 
     def take(self, node_id: NodeId) -> MarkerBatch | None:
-        """Return the next batch of transaction markers for a broker, or None if none is queued."""
+        """Return the next batch of transaction markers for a broker, or None if no marker is
+        queued."""
         return self._queues.take(node_id)
 
     def give_back(self, batch: MarkerBatch) -> None:
@@ -249,8 +249,8 @@ class MarkerChannel:
         self._config = config
 
     async def run(self) -> None:
-        """Send batches of transaction markers over one connection, until no marker has been queued
-        for IDLE_S.
+        """Send batches of transaction markers over one connection, until no marker is queued for
+        IDLE_S.
 
         Raises OttlaError if the broker is unreachable.
         """

@@ -2,9 +2,9 @@
 Pure.
 
 A `MarkerOrder` lists the partitions that need the marker of one transaction. It is created when the
-transaction's Prepare record is committed. Each partition waits in the queue of its leader, or until
-it has a leader. An order is dropped only if a newer coordinator or producer ends the transaction
-instead.
+transaction's Prepare record is committed. Each partition waits in the queue of its leader. A
+partition without a leader waits until it has one. An order is dropped only if a newer coordinator
+or producer ends the transaction instead.
 
 Invariants: EveryPartitionIsMarked (an order is done when each of its partitions has its marker or
 is deleted), OneOrderPerProducer (a request contains a producer id at most once, because a response
@@ -76,8 +76,8 @@ class MarkerOrder:
         """Index of the partition of `__transaction_state` whose leader created the marker order."""
         self.coordinator_epoch = coordinator_epoch
         self.is_cancelled = False
-        """True if the marker order must not be carried out any further, because another coordinator
-        or a newer producer ends the transaction."""
+        """True if the marker order must be abandoned, because another coordinator or a newer
+        producer ends the transaction."""
 
     def __repr__(self) -> str:
         return f"MarkerOrder({self.transactional_id}, {len(self.missing)} partitions)"
@@ -172,7 +172,7 @@ class MarkerQueues:
             self._on_marked(order, frozenset(gone))
 
     def reroute(self, image: MetadataImage) -> None:
-        """Queue transaction markers for partitions that have a leader now, and drop cancelled
+        """Queue transaction markers for partitions that now have a leader, and drop cancelled
         marker orders."""
         unknown, self._unknown = self._unknown, {}
         for order, partitions in unknown.items():

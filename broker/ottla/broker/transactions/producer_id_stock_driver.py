@@ -1,4 +1,4 @@
-"""Keeps producer ids in stock: the next block is fetched before the current one is used up
+"""Keeps producer ids in stock: the next block is fetched before the current block is used up
 (KIP-730)."""
 
 from collections.abc import Awaitable, Callable
@@ -14,8 +14,8 @@ from ottla.proto import controller_pb2 as pb
 from ottla.rpc.controller_client import ControllerClient
 
 FETCHED_BELOW_SHARE = 0.1
-"""Fraction of a block of producer ids. When fewer ids than this fraction are left, the next block
-is requested."""
+"""Fraction of a block of producer ids. If the remaining fraction is smaller, the next block is
+requested."""
 
 RETRY_S = 1.0
 """Seconds between a failed request to the controller for producer ids and the next request.
@@ -23,8 +23,8 @@ Producers that wait for an id retry meanwhile."""
 
 
 class ProducerIdStock:
-    """Stock of producer ids for the producers of this broker's transactions. The method `run` keeps
-    it filled."""
+    """Stock of producer ids for the producers of this broker's transactions. The method `run`
+    refills the stock."""
 
     def __init__(self, allocate: Callable[[], Awaitable[Block]]) -> None:
         """Create an empty stock of producer ids. `allocate` requests a block of ids from the

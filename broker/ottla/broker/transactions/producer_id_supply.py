@@ -17,7 +17,7 @@ class ProducerIdSupply(Protocol):
     def take(self) -> ProducerId:
         """Return a producer id that was not returned before.
 
-        Raises RefusedError with COORDINATOR_LOAD_IN_PROGRESS if none is available.
+        Raises RefusedError with COORDINATOR_LOAD_IN_PROGRESS if no id is available.
         """
         ...
 

@@ -65,7 +65,7 @@ class StateCommit(WaitingEntry):
 
     def on_fault(self, fault: Exception) -> None:
         """Report the outcome of the coordinator's write as unknown, after an unexpected error in
-        the steps that follow the commit."""
+        the steps after the commit."""
         self._on_end(self.write, E.UNKNOWN_SERVER_ERROR)
 
 

@@ -1,9 +1,9 @@
 """One transactional id: its committed state, and the steps that may follow. Pure.
 
 The state is an immutable `TransactionFacts`: the content of a record of `__transaction_state`, and
-in addition the previous producer epoch. A step is a change of this state: `Transaction` prepares
-it, the coordinator writes its record, and it is applied when the record is committed. Until then
-`pending` is the state to which the step leads, and no other step may begin.
+the previous producer epoch. A step is a change of this state: `Transaction` prepares it, the
+coordinator writes its record, and the step is applied when the record is committed. Until then
+`pending` is the state after the step, and no other step may begin.
 
 Invariants: OneStepAtATime, FactsAreCommitted (the content of `facts` is in the committed log),
 NoMarkerBeforePrepare (markers are ordered only from `facts` in a Prepare state).
@@ -28,8 +28,8 @@ EXHAUSTED_EPOCH = PRODUCER_EPOCH_MAX - 1
 
 NO_START = -1
 NO_TIMEOUT_MS = INT32_MAX
-"""Transaction timeout in milliseconds which means that another resource manager ends the
-transaction (KIP-939)."""
+"""Transaction timeout in milliseconds that disables the timeout, because another resource manager
+ends the transaction (KIP-939)."""
 
 EPOCH_BUMPS_FROM = 2
 """First feature level transaction.version in which every end of a transaction bumps the producer
@@ -95,15 +95,15 @@ class TransactionFacts:
     epochs are used up. It is set in a Prepare state."""
     producer_epoch: int = NO_PRODUCER_EPOCH
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """Producer epoch before the last increase, from which the coordinator recognises a retry. It is
-    not stored in the log, so a retry after a failover is fenced."""
+    """Producer epoch before the last increase, from which the coordinator recognises a retry. The
+    log does not store it, so a retry after a failover is fenced."""
     timeout_ms: int
     status: TransactionStatus = S.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NO_START
     last_update_ms: int
     client_version: int = 0
-    """Feature level transaction.version that the client used in its last request."""
+    """Feature level transaction.version of the client's last request."""
 
     @property
     def is_epoch_exhausted(self) -> bool:
@@ -191,7 +191,7 @@ class Transaction:
         next_producer_id: ProducerId,
         now_ms: int,
     ) -> TransactionFacts:
-        """Prepare the step that commits or aborts the transaction, as the client requested. Returns
+        """Prepare the step that commits or aborts the transaction at the client's request. Returns
         the state after the step."""
         facts = self.facts
         epoch, last_epoch = facts.producer_epoch, facts.last_producer_epoch

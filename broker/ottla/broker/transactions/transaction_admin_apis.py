@@ -117,7 +117,8 @@ class TransactionAdminApis:
 class _TransactionFilter:
     """Filters of transactions in a ListTransactions request.
 
-    Raises RefusedError(INVALID_REGULAR_EXPRESSION) if the pattern is not a regular expression.
+    The constructor raises RefusedError(INVALID_REGULAR_EXPRESSION) if the pattern is not a regular
+    expression.
     """
 
     def __init__(self, request: ListTransactionsRequest, now_ms: int) -> None:

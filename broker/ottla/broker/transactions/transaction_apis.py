@@ -1,8 +1,8 @@
 """Handlers of InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn. Pure.
 
-A handler checks everything that does not depend on the state, and passes the request on to the
-coordinator. The response is sent when the coordinator's decision is committed. AddPartitionsToTxn 4
-and later are sent by leaders of data partitions, for several transactions at once.
+A handler checks everything that does not depend on the state, and passes the request to the
+coordinator. The response is sent when the coordinator's decision is committed. Leaders of data
+partitions send AddPartitionsToTxn 4 and later, for several transactions at once.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -50,16 +50,16 @@ BUMPING_FROM = 5
 (KIP-890)."""
 FENCED_FROM = {InitProducerIdRequest: 4, AddPartitionsToTxnRequest: 2, AddOffsetsToTxnRequest: 2,
                EndTxnRequest: 2}  # fmt: skip
-"""First version of each request whose clients know the error code PRODUCER_FENCED. Earlier versions
-get another code instead."""
+"""First version of each request whose clients know the error code PRODUCER_FENCED. Clients of
+earlier versions get another error code."""
 
 IMPLICIT_VERSION = 2
-"""Feature level transaction.version from which a transaction's partitions are added by their
-leaders instead of by the client."""
+"""Feature level transaction.version from which partition leaders, not clients, add the partitions
+of a transaction."""
 
 ID_WAIT_S = 2.0
 """Maximum seconds that an InitProducerId request waits for the first block of producer ids. After
-that time, the client must retry."""
+this time, the client must retry."""
 
 TRANSACTION_COST = 5
 """Cost of passing one transaction's request to the coordinator, relative to the cost of one entry
@@ -247,10 +247,10 @@ class TransactionApis:
         *,
         responder: Responder,
     ) -> None:
-        """Add partitions to a client's transaction. If its previous transaction is still ending,
-        wait for its end first.
+        """Add partitions to a client's transaction. If the client's previous transaction is still
+        ending, wait for its end first.
 
-        A commit is answered before its markers are written. The client's next transaction often
+        A commit is answered before its markers are written, so the client's next transaction often
         begins while they are being written.
         """
         add = partial(self._add, transactional_id, producer, partitions, client_version=0)

@@ -1,12 +1,12 @@
 """Coordinator of the transactions whose partitions of `__transaction_state` this broker leads.
 Pure.
 
-It is a `ShardCoordinator` whose shards contain transactions. Each step is applied when the high
-watermark has passed its record. A shard serves requests only when all records that it loaded are
-committed. The markers for a Prepare record that may still be truncated must not be sent.
+It is a `ShardCoordinator` whose shards contain transactions. Each step is applied when its record
+is below the high watermark. A shard serves requests only when all records that it loaded are
+committed, because the markers for a Prepare record that may still be truncated must not be sent.
 
 Invariants: NoMarkerBeforePrepare, OneCoordinatorPerEpoch (a step is applied only while this broker
-leads in the epoch in which it was decided).
+leads in the epoch in which the step was decided).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -113,7 +113,7 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
 
     def periodic_tasks(self) -> Iterator[PeriodicTask]:
         """Yield the transaction coordinator's periodic work: timeouts and expirations of
-        transactions, and completions whose append failed before."""
+        transactions, and retries of failed completions."""
         config = self._config
         yield PeriodicTask(
             "timeouts of transactions",
@@ -150,15 +150,15 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
                 yield write.responder
 
     def resume(self, led: LedTransactions) -> Iterator[None]:
-        """Send again, in steps, the markers of transactions that were prepared to commit or abort
-        before the shard was loaded."""
+        """Send again, in steps, the markers of transactions that were in a Prepare state when the
+        shard was loaded."""
         return led.shard.resume(self._now())
 
     # ---- requests
 
     def metrics(self) -> dict[str, float]:
-        """Return the number of transactions, and the milliseconds that the coordinator's shards
-        took to load, by metric name."""
+        """Return the number of transactions by metric name, and the load times of the coordinator's
+        shards in milliseconds."""
         shards = list(self.shards())
         loads_ms = [led.load_ms for led in self._led.values() if led.load_ms is not None]
         return {
@@ -180,7 +180,7 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
         """Call `proceed` once the ending transaction of a transactional id is complete, or after
         HELD_MS_MAX.
 
-        Returns False, without calling `proceed`, if no transaction of this id is ending.
+        Returns False if no transaction of this id is ending; `proceed` is then not called.
         """
         if not self.shard_of(transactional_id).is_completing(transactional_id):
             return False
@@ -254,8 +254,8 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
     def _on_end(
         self, led: LedTransactions, end_offset: Offset, write: StateWrite, code: ErrorCode
     ) -> None:
-        """Apply a write of a shard whose wait for the commit has ended, and answer its client. If
-        the outcome is unknown, the write stays pending, and the client gets an error. If the write
+        """Apply a write of a shard after its wait for the commit, and answer its client. If the
+        outcome is unknown, the write stays pending, and the client gets an error. If the write
         failed, the shard is loaded again."""
         if not self.is_current(led):
             self.answer(write.responder, ErrorCode.NOT_COORDINATOR)

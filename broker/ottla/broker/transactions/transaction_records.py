@@ -1,7 +1,7 @@
 """Encodes and decodes records of `__transaction_state`, in Kafka's formats. Pure.
 
-A key is the int16 0, then the transactional id. A value is the int16 0 or 1, then the body. A null
-value is a tombstone. Keys and values of later versions are skipped when a log is read.
+A key consists of the int16 0 and the transactional id. A value consists of an int16 (0 or 1) and a
+body. A null value is a tombstone. Keys and values of later versions are skipped when a log is read.
 """
 
 from struct import Struct
@@ -16,8 +16,8 @@ from ottla.wire.messages.transaction_log_value import PartitionsSchema, Transact
 
 KEY_VERSION = 0
 FLEXIBLE_VALUE = 1
-"""First version of a `__transaction_state` record value with tagged fields, which a reader of an
-older release may skip."""
+"""First version of a `__transaction_state` record value with tagged fields. A reader of an older
+release may skip these fields."""
 
 TRANSACTIONAL_ID_BYTES_MAX = 32_767
 """Maximum number of bytes of a transactional id that fits into a record."""

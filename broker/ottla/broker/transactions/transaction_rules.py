@@ -1,9 +1,9 @@
 """Decides requests about a transactional id by the tables of KIP-98, KIP-360 and KIP-890. Pure.
 
-The rules follow from the version of each request, never from the cluster's version. EndTxn 5 is
-sent by clients of transaction.version 2, whose producer epoch is bumped at the end of every
-transaction. A refusal is a RefusedError with Kafka's code. Every other decision begins a step, such
-as a commit, and returns the state of the transaction after that step (`TransactionFacts`).
+The rules depend on the version of each request, never on the cluster's version. Clients of
+transaction.version 2 send EndTxn 5; their producer epoch is bumped at the end of every transaction.
+A refusal is a RefusedError with Kafka's code. Every other decision begins a step, such as a commit,
+and returns the state of the transaction after that step (`TransactionFacts`).
 """
 
 from collections.abc import Callable, Collection
@@ -52,9 +52,9 @@ def decide_init(
     """Begin the step that assigns a producer id and epoch to a producer, or that aborts the
     producer's open transaction.
 
-    Returns the state after the step. An abort leads to PrepareAbort, and the client retries. Raises
-    RefusedError with CONCURRENT_TRANSACTIONS while another step is pending or the transaction is
-    being ended, or with PRODUCER_FENCED for an outdated producer.
+    Returns the state after the step. After an abort, the state is PrepareAbort, and the client
+    retries. Raises RefusedError with CONCURRENT_TRANSACTIONS while another step is pending or the
+    transaction is being ended, or with PRODUCER_FENCED for an outdated producer.
     """
     facts = transaction.facts
     if transaction.pending is not None:
@@ -78,8 +78,8 @@ def decide_init(
 
 
 def _is_known(facts: TransactionFacts, expected: NamedProducer) -> bool:
-    """Return True if an InitProducerId request names the current producer id, or the previous one
-    with its last epoch. Returns True for any producer if no epoch was assigned yet."""
+    """Return True if an InitProducerId request names the current producer id, or the previous
+    producer id with its last epoch. Returns True for any producer if no epoch was assigned yet."""
     is_overflowed = (
         expected.producer_id == facts.previous_producer_id and expected.epoch >= EXHAUSTED_EPOCH
     )
@@ -103,7 +103,7 @@ def _next_epoch(facts: TransactionFacts, expected: NamedProducer | None) -> tupl
 def decide_fence(
     transaction: Transaction, *, server_version: int, take_id: TakeProducerId, now_ms: int
 ) -> TransactionFacts:
-    """Decide the step that aborts the open transaction of a transactional id and fences its
+    """Begin the step that aborts the open transaction of a transactional id and fences its
     producer. Returns the state after the step."""
     is_overflow = server_version >= EPOCH_BUMPS_FROM and transaction.facts.is_epoch_exhausted
     return transaction.prepare_fence(
@@ -152,8 +152,8 @@ def verified(
     producer: NamedProducer,
     partitions: Collection[TopicPartition],
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return an error code for each partition: NONE if it belongs to the producer's open
-    transaction."""
+    """Return an error code for each partition. It is NONE if the partition belongs to the
+    producer's open transaction."""
     facts = _of_producer(transaction, producer).facts
     return {
         one: ErrorCode.NONE if one in facts.partitions else ErrorCode.TRANSACTION_ABORTABLE
@@ -204,12 +204,12 @@ BUMPING_END_RULES: dict[TransactionStatus, tuple[EndRule, EndRule, EndRule, EndR
     S.COMPLETE_COMMIT: (INVALID, PREPARE, DONE, INVALID),
     S.COMPLETE_ABORT: (DONE, PREPARE, FENCED, INVALID),
 }
-"""Rules of EndTxn 5: the epoch decides whether a request is a retry, or the end of the next
+"""Rules of EndTxn 5. The epoch of a request shows whether it is a retry, or the end of the next
 transaction.
 
-A commit at the epoch before an abort is not a retry of the abort: the coordinator aborted on its
-own, as after a timeout.  Kafka returns PRODUCER_FENCED since KAFKA-20785, which Streams survives.
-4.4.0 still returns INVALID_TXN_STATE, which ends a Streams thread.
+A commit at the epoch before an abort is not a retry of the abort. The coordinator has then aborted
+without a request, as after a timeout.  Kafka returns PRODUCER_FENCED since KAFKA-20785, which
+Streams survives.  4.4.0 still returns INVALID_TXN_STATE, which ends a Streams thread.
 """
 
 

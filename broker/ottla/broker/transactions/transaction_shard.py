@@ -6,7 +6,7 @@ record as a `StateWrite`. When the record is committed, the state takes effect, 
 response, and transaction markers are ordered. Until then, other requests that would change the
 state of this id are refused with CONCURRENT_TRANSACTIONS.
 
-Invariants: those of `transaction.py`.
+Invariants: the invariants of `transaction.py`.
 """
 
 import logging
@@ -56,14 +56,13 @@ FORGOTTEN_PER_WRITE = 100
 """Maximum number of expired transactional ids that one write deletes by tombstones."""
 
 UNANSWERED_TIMEOUT_MS = 30_000
-"""Time in milliseconds after which a write without a waiting client is logged if it is not
-committed."""
+"""Time in milliseconds after which an uncommitted write without a waiting client is logged."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class StateWrite:
-    """Records of the transaction coordinator to append, and the callbacks for when they are
-    committed or the append fails."""
+    """Records of the transaction coordinator to append, with the callbacks for their commit and for
+    a failed append."""
 
     records: list[CoordinatorRecord]
     timeout_ms: int
@@ -104,7 +103,7 @@ class TransactionShard:
         self._effects: TransactionEffects = ShardEffects()
         self._uncompleted: list[Transaction] = []
         self.transactions: dict[str, Transaction] = {}
-        """State of each transactional id in this shard, committed and pending, by the id."""
+        """Committed and pending state of each transactional id in this shard, by the id."""
         self.counts: Counter[TransactionStatus] = Counter()
         """Number of transactional ids by transaction state."""
 
@@ -142,8 +141,8 @@ class TransactionShard:
         self.counts[facts.status] += 1
 
     def resume(self, now: Instant) -> Iterator[None]:
-        """Send again, in steps, the markers of transactions that an earlier coordinator
-        prepared."""
+        """Send again, in steps, the markers of transactions that an earlier coordinator left in a
+        Prepare state."""
         for at, transaction in enumerate(list(self.transactions.values())):
             if transaction.facts.status in PREPARED:
                 self._send_markers(transaction, now)
