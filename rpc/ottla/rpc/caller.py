@@ -24,12 +24,12 @@ CERTIFICATE = "x509_pem_cert"
 """Key of the caller's certificate in gRPC's authentication context."""
 
 CERTIFICATES_MAX = 1_024
-"""Maximum number of parsed certificates of callers in the cache. A cluster has one or two per
-node."""
+"""Maximum number of parsed certificates of callers in the cache. A cluster has one or two
+certificates per node."""
 
 PRINCIPAL_CHARS_MAX = 1_024
-"""Maximum length, in characters, of the principal derived from a caller's certificate. The
-registration of a broker stores it."""
+"""Maximum length, in characters, of the principal in a caller's certificate. The registration of a
+broker stores the principal."""
 
 
 @frozen(kw_only=True)

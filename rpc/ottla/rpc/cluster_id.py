@@ -16,8 +16,8 @@ CLUSTER_ID = RpcMethod("/ottla.node.Node/ClusterId", Empty, StringValue)
 
 ATTEMPT_TIMEOUT_MS = 1_000
 RETRY_BACKOFF_MS_FIRST = 5
-"""First delay in ms before a new node asks the voters for the cluster id again. It is short because
-a broker of `ottla up` starts together with its controller, and may be ready first."""
+"""First delay in ms before a new node asks the voters for the cluster id again. It is short,
+because a broker of `ottla up` starts together with its controller and may be ready first."""
 RETRY_BACKOFF_MS_MAX = 50
 """Maximum delay in ms before a new node asks the voters for the cluster id again. With a smaller
 delay, a starting controller is found sooner. With a larger delay, fewer requests are sent to an

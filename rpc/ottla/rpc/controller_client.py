@@ -34,8 +34,8 @@ delay, a new leader is found sooner. With a larger delay, fewer requests are sen
 an election."""
 
 ATTEMPT_TIMEOUT_MS = 5_000
-"""Timeout in ms of one attempt to call the active controller, after which the next node is
-tried."""
+"""Timeout in ms of one attempt to call the active controller. After a timeout, the next node is
+called."""
 
 
 LEADER_CHECK_MS = 100
@@ -104,14 +104,14 @@ class ControllerClient:
     async def heartbeat(
         self, request: pb.HeartbeatRequest, *, deadline_ms: int
     ) -> pb.HeartbeatResponse:
-        """Report to the active controller that this broker is alive. Returns the response, which
-        contains whether the broker is unfenced."""
+        """Report to the active controller that this broker is alive. The response states whether
+        the broker is unfenced."""
         return await self._call(methods.HEARTBEAT, request, deadline_ms)
 
     @property
     def _addresses(self) -> dict[NodeId, str]:
-        """Address to try next for each controller, by node id. For a voter in the metadata log, it
-        is one of the voter's endpoints there, otherwise the address in the settings."""
+        """Address for the next call to each controller, by node id. If the voter is in the metadata
+        log, it is one of the voter's endpoints there, otherwise the address in the settings."""
         voters = self._quorum_addresses()
         found = {id_: each[self._failures.get(id_, 0) % len(each)] for id_, each in voters.items()}
         return {**found, **self._configured, **found}
@@ -132,8 +132,8 @@ class ControllerClient:
     async def alter_partition(
         self, request: pb.AlterPartitionRequest, *, deadline_ms: int
     ) -> pb.AlterPartitionResponse:
-        """Propose to the active controller new in-sync replicas for partitions that this broker
-        leads. Returns its decision on each partition."""
+        """Propose new in-sync replicas to the active controller, for partitions that this broker
+        leads. Returns the controller's decision on each partition."""
         return await self._call(methods.ALTER_PARTITION, request, deadline_ms)
 
     async def allocate_producer_ids(
@@ -152,8 +152,8 @@ class ControllerClient:
     async def unregister(
         self, request: pb.UnregisterRequest, *, deadline_ms: int
     ) -> pb.UnregisterResponse:
-        """Ask the active controller to delete the registration of a broker. Returns its
-        response."""
+        """Request the deletion of a broker's registration from the active controller. Returns the
+        controller's response."""
         return await self._call(methods.UNREGISTER, request, deadline_ms)
 
     async def register_controller(
@@ -251,7 +251,8 @@ class ControllerClient:
 
     def _next_node(self, tried: set[NodeId]) -> NodeId:
         """Return the id of the node to call next: the known leader. If no leader is known, return
-        the last node that responded, or else one voter after another. Nodes in `tried` are skipped.
+        the last node that responded, or otherwise one voter after another. Nodes in `tried` are
+        skipped.
         """
         addresses = self._addresses
         for node_id in (self._leader_id(), self._last_answered):
@@ -269,7 +270,7 @@ number, one request could crash all controllers in turn."""
 
 
 class Losses:
-    """Attempts to forward one request that got no response. In each of them, the request may have
+    """Attempts to forward one request that got no response. In each attempt, the request may have
     crashed or blocked a controller."""
 
     __slots__ = ("_unanswered_count",)
@@ -293,8 +294,8 @@ class Losses:
 
 
 def _timed_out(last: RefusedError, deadline_ms: int) -> RefusedError:
-    """Return the error for a request to the controller whose deadline has passed. The error message
-    asks the operator whether a majority of the controllers is running."""
+    """Return the error for a request to the controller whose deadline has passed. The message
+    advises the operator to check whether a majority of the controllers is running."""
     return RefusedError(
         ErrorCode.REQUEST_TIMED_OUT,
         f"no controller was active within {deadline_ms} ms; is a majority of the controllers"

@@ -48,8 +48,8 @@ useful request, with 10,000 topics or settings with long names, is smaller. The 
 request could exhaust the controller's memory."""
 
 FORWARD_CALLS_MAX = 64
-"""Maximum number of forwarded requests in progress at a controller. The controller decides requests
-one by one. Further requests wait at their brokers."""
+"""Maximum number of forwarded requests in progress at a controller. The controller processes
+requests one by one. Further requests wait at their brokers."""
 
 FORWARD = RpcMethod(
     f"{_SERVICE}/Forward",

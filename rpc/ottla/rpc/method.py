@@ -24,8 +24,8 @@ REQUEST_BYTES_MAX = 64 * KIB
 limit are short. With a larger limit, an unauthenticated peer could occupy more memory."""
 
 CALLS_MAX = 1_024
-"""Default maximum number of concurrent calls of one gRPC method. A smaller limit would refuse long
-polls of the brokers of a large cluster."""
+"""Default maximum number of concurrent calls of one gRPC method. With a smaller limit, long polls
+of the brokers of a large cluster would be refused."""
 
 
 @frozen

@@ -1,9 +1,9 @@
 """TLS certificates of this node in gRPC's form, reloaded when their files change.
 
 The files are read at the start; if they are unusable, a ConfigError names the setting. They are
-read again after changes. A server checks for changes at each handshake; a client at most once per
-second, while it makes calls. If new files are unusable, the previous certificates stay in use, and
-the error is logged once.
+read again after changes. A server checks for changes at each handshake. A client checks at most
+once per second, while it makes calls. If new files are unusable, the previous certificates stay in
+use, and the error is logged once.
 
 gRPC has its own TLS library (BoringSSL) and accepts plain PEM. Settings that gRPC does not support
 are refused.
@@ -115,7 +115,7 @@ class NodeCertificates:
 
     def _read(self) -> TlsMaterial:
         """Read and check the certificate files that the settings name, and return their contents.
-        Raises ConfigError if they cannot be used."""
+        Raises ConfigError if the files cannot be used."""
         material = read_material(self._config)
         if "ENCRYPTED" in material.key:
             raise ConfigError(

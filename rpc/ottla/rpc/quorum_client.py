@@ -1,5 +1,5 @@
-"""Client and handlers of the quorum's gRPC requests. They use the message classes of `ottla.raft`,
-not protobuf."""
+"""Client and handlers of the quorum's gRPC requests. Callers use the message classes of
+`ottla.raft`, not protobuf."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ MEMBERS_MAX = 1_000
 
 OF_ANOTHER_MEMBER = frozenset((ErrorCode.INVALID_VOTER_KEY, ErrorCode.NOT_LEADER_OR_FOLLOWER))
 """Error codes that indicate that another quorum member now has the called member's address. A
-leader that has just resigned also responds with these codes. Its other endpoints are then tried
+leader that has just resigned also responds with these codes. Its other endpoints are then called
 unnecessarily."""
 
 
@@ -28,14 +28,14 @@ class QuorumClient:
     def __init__(self, runtime: Rpc) -> None:
         self._runtime = runtime
         self._working: dict[tuple[VoterEndpoint, ...], int] = {}
-        """Index of the endpoint to try next for each quorum member with several endpoints, by its
-        endpoints."""
+        """Index of the endpoint for the next request to each quorum member. The key is the tuple of
+        the member's endpoints, if it has several."""
 
     async def ask(
         self, endpoints: Sequence[VoterEndpoint], request: Request, *, timeout_ms: int
     ) -> Response:
         """Send a request of raft to one of a quorum member's endpoints, and return the response.
-        Raises RefusedError if there is no endpoint or no response.
+        Raises RefusedError if the member has no endpoint or does not respond.
 
         The endpoint that last answered is used first. After a failure, the next request uses the
         next endpoint. A response from another member at that endpoint also counts as a failure.

@@ -1,7 +1,7 @@
 """Conversion of the quorum's messages between raft's classes and protobuf, field by field.
 
-Pure. Raises ProtocolError for a malformed UUID, an unknown error code, or an entry of the voter set
-that the metadata log cannot contain. The table `QUORUM_METHODS` lists the methods of
+Pure. A conversion raises ProtocolError for a malformed UUID, an unknown error code, or an entry of
+the voter set that the metadata log cannot contain. The table `QUORUM_METHODS` lists the methods of
 `ottla.quorum.Quorum`, each with its four conversions.
 """
 
@@ -436,8 +436,8 @@ def uuid_of(data: bytes) -> UUID:
 
 
 def error_code_of(number: int) -> ErrorCode:
-    """Return the error code with this number.  Raises ProtocolError if Kafka has no error code with
-    that number."""
+    """Return Kafka's error code with a number.  Raises ProtocolError if Kafka has no such error
+    code."""
     try:
         return ErrorCode(number)
     except ValueError as error:

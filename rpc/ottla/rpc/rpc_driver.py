@@ -1,9 +1,9 @@
 """gRPC for trio: servers whose handlers are trio functions, and channels whose calls are awaited.
 
 grpc.aio runs on one dedicated asyncio thread; only this module connects it with trio.  Every call
-has a deadline.  Every method limits the size of its requests and the number of concurrent calls.  A
-caller that disconnects cancels its handler, and the cancellation of a call reaches the peer.  A
-channel reconnects by itself, with back-off.
+has a deadline.  Every method limits the size of its requests and the number of concurrent calls.
+If a caller disconnects, its handler is cancelled.  The cancellation of a call also reaches the
+peer.  A channel reconnects automatically, with back-off.
 
 With certificates, both sides authenticate (mutual TLS).  Reloaded files apply to new connections;
 open connections continue.
@@ -34,15 +34,15 @@ from ottla.rpc.rpc_seam import join_address
 from ottla.rpc.status import ERROR_CODE_KEY, refusal_of
 
 RECONNECT_BACKOFF_MS_FIRST = 5
-"""First delay in ms before a gRPC channel reconnects. It is short because a broker may start a few
-ms before its controller."""
+"""First delay in ms before a gRPC channel reconnects. It is short, because a broker may start a few
+milliseconds before its controller."""
 RECONNECT_BACKOFF_MS_MAX = 300
 """Maximum delay in ms before a gRPC channel reconnects. A restarted peer is reached within this
 time. With a smaller delay, channels would connect to a dead peer too often."""
 
 CONNECT_TIMEOUT_MS = 2_000
 """Timeout in ms of one attempt of a gRPC channel to connect. With a shorter timeout, a distant peer
-would never be reached."""
+might never be reached."""
 
 KEEPALIVE_MS = 10_000
 """Interval in ms of keepalive probes on an idle gRPC connection. The probes detect a peer that was
@@ -60,9 +60,9 @@ connection costs 45 KB until the allocator releases the memory. With a smaller v
 connections can lock out nodes more easily."""
 
 HANDSHAKE_MS_MAX = 5_000
-"""Time in ms within which a caller that has connected must present its certificate, or its first
-HTTP/2 frame. With gRPC's default of 120 s, unknown peers that reconnect and stay idle could lock
-out a restarting node. A shorter time disconnects callers on busy machines, which then call again.
+"""Time in ms within which a connected caller must present its certificate, or its first HTTP/2
+frame. With gRPC's default of 120 s, unknown peers that reconnect and stay idle could lock out a
+restarting node. A shorter time disconnects callers on busy machines, which then call again.
 """
 
 GRPC_LOGGER = "grpc._cython.cygrpc"
@@ -176,8 +176,8 @@ class RpcChannel:
 
 
 class RpcRuntime:
-    """gRPC of one process: its servers and its channels to other nodes. All run on one asyncio
-    thread."""
+    """gRPC of one process: its servers and its channels to other nodes. All of them run on one
+    asyncio thread."""
 
     def __init__(
         self,
@@ -228,8 +228,8 @@ class RpcRuntime:
             ) from error
 
     async def channel(self, address: str) -> RpcChannel:
-        """Return the gRPC channel to an address (`host:port` or `unix:/path`). It is created on
-        first use."""
+        """Return the gRPC channel to an address (`host:port` or `unix:/path`). The channel is
+        created on first use."""
         known = self._channels.get(address)
         if known is None:
             made = await self._thread.run(partial(self._open_channel, address))
@@ -338,8 +338,8 @@ class _Listener:
         self.certificates = certificates
 
     def caller_of(self, context: grpc.aio.ServicerContext[bytes, bytes]) -> Caller:
-        """Return the identity of the process that made a call. The listener's rules map its
-        certificate to a principal."""
+        """Return the identity of the process that made a call. The listener's rules map the
+        process's certificate to a principal."""
         if self.certificates is None:
             return UNKNOWN_CALLER
         rules = self.certificates.config.principal_rules
@@ -431,14 +431,16 @@ def is_no_lost_caller(record: logging.LogRecord) -> bool:
     """Log filter that drops gRPC's log record about a response whose caller has disconnected.
     Returns False for such a record.
 
-    Such a record is not an error: the deadline of the caller has passed, or its process has ended.
+    The record does not indicate an error: the deadline of the caller has passed, or its process has
+    ended.
     """
     return not record.getMessage().startswith(LOST_CALLER)
 
 
 def default_connections_max() -> int:
-    """Return the default maximum number of connections of a gRPC server. It leaves half of the file
-    descriptors for other uses."""
+    """Return the default maximum number of connections of a gRPC server. It is at most
+    CONNECTIONS_MAX and at most half of the file descriptors, so that the other half remains for
+    other uses."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(1, min(CONNECTIONS_MAX, descriptors // 2))
 

@@ -53,8 +53,8 @@ class Rpc(Protocol):
         ...
 
     async def channel(self, address: str) -> RpcPeer:
-        """Return the peer at an address, whose methods the caller can then call. The address has
-        the form that `join_address` returns."""
+        """Return the peer at an address. The caller can then call its methods. The address has the
+        form that `join_address` returns."""
         ...
 
     async def stop_serving(self) -> None:

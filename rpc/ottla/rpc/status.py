@@ -2,8 +2,9 @@
 
 Pure.  The RefusedError of a handler is sent as the status FAILED_PRECONDITION, with Kafka's error
 code in the trailing metadata, and is raised again in the caller.  An unreachable peer becomes
-NETWORK_EXCEPTION, as does a connection that is lost during the call (`LostCallError`).  A late
-response becomes REQUEST_TIMED_OUT.  The caller receives only RefusedError.
+NETWORK_EXCEPTION.  A connection that is lost during the call becomes the same code
+(`LostCallError`).  A late response becomes REQUEST_TIMED_OUT.  The caller receives only
+RefusedError.
 """
 
 from ottla.model.errors import ErrorCode, RefusedError
@@ -19,14 +20,13 @@ CODE_OF_STATUS = {
     "RESOURCE_EXHAUSTED": ErrorCode.MESSAGE_TOO_LARGE,
     "UNIMPLEMENTED": ErrorCode.UNSUPPORTED_VERSION,
 }
-"""Kafka's error codes for gRPC statuses. A status that is not listed becomes
-UNKNOWN_SERVER_ERROR."""
+"""Kafka's error codes for gRPC statuses. A status without an entry becomes UNKNOWN_SERVER_ERROR."""
 
 
 class LostCallError(RefusedError):
     """Error of a call during which the peer disconnected. The peer may have processed the request.
 
-    The request itself may have caused a crash of the peer.
+    The peer may also have crashed because of the request.
     """
 
 
@@ -70,8 +70,8 @@ _WORDS = {
     "WRONG_VERSION_NUMBER": "failed to connect: no TLS is spoken there",
     "missing selected ALPN": "failed to connect: no gRPC is spoken there",
 }
-"""Explanations of connection failures for operators, by fragments of gRPC's error texts. gRPC's own
-texts contain addresses in its own notation."""
+"""Explanations of connection failures for operators, by fragments of gRPC's error texts. gRPC's
+texts contain addresses in a notation that operators may not know."""
 
 _STATUS_WORDS = {
     "UNAVAILABLE": "not reachable",
@@ -82,8 +82,8 @@ _STATUS_WORDS = {
 
 NEVER_CONNECTED = "failed to connect"
 NEVER_SENT = (NEVER_CONNECTED, "RST_STREAM with error code 7")
-"""Fragments of gRPC's error texts for a call that never reached a handler, as HTTP/2's
-REFUSED_STREAM guarantees."""
+"""Fragments of gRPC's error texts for a call that never reached a handler. HTTP/2's REFUSED_STREAM
+guarantees this."""
 
 NOT_GRPC = ("Socket closed", "HTTP/2", "SETTINGS frame", "missing selected ALPN")
 """Fragments of gRPC's error texts for a connection to a server that does not use gRPC."""
