@@ -13,8 +13,8 @@ LABEL_LENGTH_MAX = 256
 """Maximum length, in characters, of the value of a label that identifies a client in its metrics.
 Longer values are cut.
 
-A client chooses its id freely, and every series contains it. With a lower limit, different clients
-may get equal labels; with a higher limit, one client can enlarge every scrape.
+A client chooses its id freely, and every series contains the id. With a lower limit, different
+clients may get equal labels. With a higher limit, one client can enlarge every scrape.
 """
 
 

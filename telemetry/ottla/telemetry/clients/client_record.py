@@ -3,7 +3,7 @@ these records.
 
 Pure. The format is `client_metrics.proto`, which pipelines can read without Ottla's code. A push
 that is too large for one record is split into several records with the same client and time. Each
-contains some of the push's points (values of series).
+record contains some of the push's points (values of series).
 """
 
 from uuid import UUID
@@ -38,7 +38,7 @@ def encode_records(push: LabelledPush) -> tuple[list[bytes], int]:
     """Encode a client's push as records of `__client_metrics`. Returns the values of the records,
     and the number of data points that are too large for any record.
 
-    `push` must come from a client: the metrics of a node itself have no records.
+    `push` must come from a client, because the metrics of a node itself have no records.
     """
     values: list[bytes] = []
     left_out = 0

@@ -55,9 +55,9 @@ a higher number, unused series are kept longer.
 NODE_PREFIXES = ("kafka_", "ottla_", "process_", "python_")
 """Prefixes of the names of all metrics of a node.
 
-A client's metric with such a prefix is refused, since it could be mistaken for a metric of the
-node.  For example, a client's gauge `X_count` could be mistaken for part of the node's summary `X`.
-Standard metrics of clients have the prefix `org_apache_kafka_` (KIP-714).
+A client's metric with such a prefix is refused, because readers could mistake it for a metric of
+the node.  For example, a client's gauge `X_count` could be mistaken for part of the node's summary
+`X`. Standard metrics of clients have the prefix `org_apache_kafka_` (KIP-714).
 """
 
 HISTOGRAM_SUFFIXES = ("_bucket", "_sum", "_count")
@@ -100,8 +100,8 @@ class _Client:
         None if some series were refused or occurred twice, or if sums of earlier pushes are still
         kept."""
         self.added: tuple[int, ...] = ()
-        """Positions, in the client's last push, of the values that are added to the previous value
-        because they are increases."""
+        """Positions of the increases in the client's last push. These values are added to the
+        previous values."""
 
 
 class _Key:
@@ -127,7 +127,7 @@ class _Family:
         self.name = name
         self.kind = kind
         self.keys: dict[str, _Key] = {}
-        """Sets of attributes in this metric family, each by its text in Prometheus's form."""
+        """Sets of attributes in this metric family, by their text in Prometheus's form."""
 
 
 class ClientSeries:
@@ -163,7 +163,7 @@ class ClientSeries:
         client.values = values
 
     def _replace_series(self, client: _Client, outline: Outline, values: Sequence[Value]) -> None:
-        """Update a client's series after a push that has other series than the client's previous
+        """Update a client's series after a push whose series differ from the client's previous
         push."""
         if client.outline is not None:
             client.keys = dict.fromkeys(client.keys, client.pushes - 1)
@@ -207,7 +207,7 @@ class ClientSeries:
 
     def rows(self) -> Iterator[SeriesRow]:
         """Yield the current values of all clients' series as lines of Prometheus text, family by
-        family. Changes during the iteration may or may not be included."""
+        family. The lines may or may not include changes during the iteration."""
         for family in list(self._families.values()):
             for key in list(family.keys.values()):
                 for client in list(key.places):
@@ -227,8 +227,9 @@ class ClientSeries:
         return {"clients": len(self._clients), "series": self._count, "refused": self._refused}
 
     def _has_room(self, client: _Client, key: _Key) -> bool:
-        """Count another series of a client, and return True, if the limits permit it. Otherwise
-        return False, and delete `key` (the series' set of attributes) if no client uses it."""
+        """Count another series of a client and return True if the limits permit the series.
+        Otherwise return False, and delete `key` (the series' set of attributes) if no client uses
+        it."""
         if len(client.keys) >= self._per_client_max or self._count >= self._series_max:
             if not key.places:
                 self._drop(key)
@@ -258,7 +259,7 @@ class ClientSeries:
 
     def _new_key(self, series: Series) -> _Key | None:
         """Return the set of attributes (`_Key`) to which a new series belongs. Returns None if the
-        names, the length or the kind of the series do not permit it."""
+        series is refused because of its names, its length or its kind."""
         if (
             len(series.name) > NAME_LENGTH_MAX
             or sum(len(name) + len(value) for name, value in series.attributes)
@@ -323,7 +324,7 @@ _RESERVED_LABELS = frozenset((*LABEL_NAMES, "le"))
 def _legal_attributes(attributes: Attributes) -> Iterator[tuple[str, str]]:
     """Yield the attributes of a series with their names in Prometheus's form.
 
-    If several attributes have the same name, the last one is used. Attributes with a name in
+    If several attributes have the same name, only the last is used. Attributes with a name in
     `LABEL_NAMES` are dropped.
     """
     by_name = {}

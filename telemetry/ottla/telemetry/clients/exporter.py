@@ -1,5 +1,5 @@
-"""Interface of exporters of clients' metrics.  There may be any number of exporters, and none can
-delay a client."""
+"""Interface of exporters of clients' metrics.  The number of exporters is not limited, and no
+exporter can delay a client."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol

@@ -19,7 +19,7 @@ only half an interval.
 
 ALWAYS = -1
 """Time that is earlier than all times of a monotonic clock. As the earliest time of a client's next
-request, it means that the request is accepted at any time."""
+request, it accepts the request at any time."""
 
 
 class PushGate:

@@ -6,8 +6,9 @@ much as processing several pushes.  The event loop queues a push and later deliv
 
 The event loop processes a small push itself, in a fraction of the time that the switch to the
 thread takes.  Nearly every push equals the client's previous push except for its numbers
-(`layout.py`); then no other processing is needed.  Otherwise the loop only checks whether the push
-is valid, and responds.  The remaining work waits until more pushes have arrived.
+(`layout.py`). Such a push needs no other processing.  For any other small push, the loop only
+checks whether the push is valid, and responds.  The remaining work waits until more pushes have
+arrived.
 
 The number and the total size of waiting pushes are limited.  A push that exceeds a limit is refused
 at once with THROTTLING_QUOTA_EXCEEDED.
@@ -49,8 +50,9 @@ SMALL_BYTES_MAX = 4 * KIB
 librdkafka client has a quarter of this size. Decompressing larger payloads would take longer than
 the switch to the thread."""
 SMALL_UNPACKED_BYTES_MAX = UNSPREAD_BYTES_MAX
-"""Maximum decompressed size in bytes of a push that the event loop processes itself. Such a push
-cannot exceed the limits on its parts (messages, texts and lists), so they need not be counted."""
+"""Maximum decompressed size in bytes of a push that the event loop processes itself. Such a
+push cannot exceed the limits on its parts (messages, texts and lists), so its parts need not be
+counted."""
 GATHER_MS = 50
 """Time in ms for which a push that was already answered waits for further pushes, to form one batch
 for the worker thread. With a lower value, batches are smaller. With a higher value, the exporters
@@ -59,9 +61,9 @@ GATHER_PUSHES = 8
 """Number of waiting pushes that are passed to the worker thread at once, without waiting for
 further pushes."""
 MISSES_MAX = 8
-"""Number of successive pushes of a client with different layouts (positions of the numbers), after
-which layouts are no longer computed for this client. Computing a layout takes the worker thread as
-long as two pushes."""
+"""Number of successive pushes of a client with different layouts (positions of the numbers) after
+which the worker thread stops computing layouts for this client. Computing a layout takes as long
+as processing two pushes."""
 SLICE_MS_MAX = 2
 """Longest time, in ms, for which the delivery of pushes to exporters blocks the event loop before
 it yields."""
@@ -99,7 +101,7 @@ class Ingest:
         """Queue a client's push for processing. `done` is called once with the result, either by
         this method or later by `run`.
 
-        The caller has already refused pushes that arrive before the client may push again.
+        The caller has already refused pushes that arrive too early.
         """
         if (
             len(self._pending) >= PENDING_PUSHES_MAX
@@ -144,8 +146,8 @@ class Ingest:
             self._series.forget(instance_id)
 
     def counts(self) -> Mapping[str, int]:
-        """Return the number of accepted pushes and bytes, and of pushes that were refused,
-        overflowed the queue or are waiting."""
+        """Return the number of accepted pushes and bytes. Also returns the numbers of pushes that
+        were refused, overflowed the queue or are waiting."""
         return {**self._counts, "pending": len(self._pending), "pending_bytes": self._pending_bytes}
 
     async def run(self) -> None:
@@ -211,7 +213,7 @@ class Ingest:
 
     def _learn(self, instance_id: UUID, taken: ParsedPush) -> None:
         """Cache the layout of a client's parsed push (the positions of its numbers). If the
-        client's next push has the same layout, it need not be decoded."""
+        client's next push has the same layout, the next push need not be decoded."""
         before = self._known.get(instance_id)
         if taken.known is not None:
             taken.known.misses = 0 if before is None else before.misses + 1

@@ -35,7 +35,7 @@ INSTANCES_MAX = 16_384
 """Maximum number of clients that report metrics to this broker, as in Kafka.
 
 If there are more clients, they evict each other and are throttled less accurately. Each client
-takes about a kilobyte of memory, in addition to the data that exporters keep about it.
+takes about a kilobyte of memory, in addition to the data in the exporters.
 """
 
 INSTANCES_PER_CONNECTION_MAX = 64
@@ -56,7 +56,7 @@ clients in the same second.
 """
 
 CROWDED_LINE_MS = 300_000
-"""Minimum time in ms between two log messages that the limit of clients that report metrics was
+"""Minimum time in ms between two log messages that the maximum number of reporting clients was
 reached."""
 
 EXCUSING = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
@@ -110,13 +110,13 @@ class ClientInstance:
         self.push_bytes = 0
         self.export_count = 0
         """Number of the client's pushes that were decompressed and exported. `error_count` is the
-        number of pushes for which this failed."""
+        number of pushes that could not be decompressed."""
         self.error_count = 0
         self.throttle_count = 0
         self.expires_ms = 0
         self.alarm_ms: int | None = None
-        """Time in ms of the monotonic clock at which the client is next checked for expiry. None if
-        no check is scheduled."""
+        """Time in ms of the monotonic clock of the client's next check for expiry. None if no check
+        is scheduled."""
 
     @property
     def id(self) -> UUID:
@@ -162,8 +162,8 @@ class ClientInstances:
     accepted.  Their number is limited.
 
     `fresh_id` returns ids for clients without an id.  `on_stale` is called for each instance that
-    is deleted or gets another subscription, so that other data about it is deleted.  `on_crowded`
-    is called when the limit is reached, at most once in five minutes.
+    is deleted or gets another subscription, so that other components delete their data about it.
+    `on_crowded` is called when the limit is reached, at most once in five minutes.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class ClientInstances:
         self, traits: ClientTraits, *, connection_id: int, now_ms: int
     ) -> GetAnswer:
         """Accept or refuse a GetTelemetrySubscriptions request. Returns the client with its
-        subscription, or the error. A client without an id gets one."""
+        subscription, or the error. A client without an id gets a new id."""
         if is_reserved(traits.client_instance_id):
             traits = replace(traits, client_instance_id=self._fresh_id())
         instance = self._instance_of(traits, connection_id, now_ms)
@@ -241,7 +241,7 @@ class ClientInstances:
         now_ms: int,
     ) -> PushVerdict:
         """Check a PushTelemetry request without decoding its payload. Returns the client instance,
-        or the error of the first check that fails, in Kafka's order."""
+        or the error of the first failed check in Kafka's order."""
         if is_reserved(traits.client_instance_id):
             return PushVerdict(ErrorCode.INVALID_REQUEST, 0, None)
         instance = self._instance_of(traits, connection_id, now_ms)
@@ -338,8 +338,8 @@ class ClientInstances:
     # The cache.
 
     def _instance_of(self, traits: ClientTraits, connection_id: int, now_ms: int) -> ClientInstance:
-        """Return the client that sent a request, with its subscription up to date. An unknown
-        client is added."""
+        """Return the client that sent a request, with its current subscription. An unknown client
+        is added."""
         instance = self._instances.get(traits.client_instance_id)
         if instance is None:
             instance = self._new_instance(traits, connection_id, now_ms)

@@ -1,5 +1,4 @@
-"""Positions of the numbers in a push, so that the next push with the same layout need not be
-decoded.
+"""Positions of the numbers in a push. If the next push has the same layout, it need not be decoded.
 
 Pure.  A client pushes the same series repeatedly, and OTLP encodes values and times as eight bytes
 each.  Two pushes of the same series differ only in these bytes.  A layout contains their positions.
@@ -40,8 +39,7 @@ class Layout:
     """Position, in bytes, of the end of the resource in a push with a single ResourceMetrics. The
     client's labels are inserted there."""
     fixed: Struct
-    """Struct that reads all bytes of a push except the numbers that may differ from push to
-    push."""
+    """Struct that reads all bytes of a push except the numbers that may differ between pushes."""
     values: Struct
 
 
@@ -70,7 +68,7 @@ class Layouts:
 
     def shape_of(self, data: bytes, values: Sequence[Value]) -> PushShape | None:
         """Return the shape of a push: the positions of its numbers, and a hash of its other bytes.
-        `values` are the values to which the push decodes.
+        `values` are the decoded values of the push.
 
         Returns None if the push has values that are not numbers, more than one resource, or any
         other unusual content.
@@ -178,7 +176,7 @@ _CODES = {2: "x", 3: "x", 4: "d", 6: "q"}
 
 
 def _fields(data: bytes, at: int, end: int) -> Iterator[_Field]:
-    """Yield the fields of the Protobuf message in `data[at:end]`, which is known to be valid."""
+    """Yield the fields of the Protobuf message in `data[at:end]`. The message must be valid."""
     while at < end:
         key, at = varint(data, at, end)
         kind = key & 7

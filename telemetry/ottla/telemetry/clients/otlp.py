@@ -1,7 +1,7 @@
 """OTLP metrics of clients: parsed within limits, labelled with the client, and converted to points.
 
 Pure.  Gauges, sums and histograms become points.  Exponential histograms and summaries, which no
-Kafka client sends, are forwarded without being converted.  The format is `metrics.proto` of
+Kafka client sends, are forwarded without conversion.  The format is `metrics.proto` of
 opentelemetry-proto, version 1.
 """
 
@@ -71,8 +71,8 @@ class Point(NamedTuple):
     """Attributes of the data point: first the attributes of its resource (without the labels that
     the broker adds), then its own attributes."""
     start_ns: int
-    """Start of the interval that the data point's value covers, in ns since 1970. 0 if the client
-    did not send it."""
+    """Start of the interval that the data point's value covers, in ns since 1970, or 0 if the
+    client did not send the start."""
     end_ns: int
     value: int | float | HistogramValue
 
@@ -104,7 +104,7 @@ def label(data: MetricsData, labels: ClientLabels) -> bytes:
     """Add the labels of the client to every resource of its push, and return the encoded message.
 
     Changes `data`. Equal resources are merged into one (the Java client sends one per metric). The
-    concatenated bytes of several messages are one message with all their resources, and also a
+    concatenated bytes of several messages are a message with all their resources. They are also a
     valid ExportMetricsServiceRequest, so batches need no encoding. Raises RefusedError if there are
     too many different resources.
     """

@@ -21,10 +21,10 @@ UNCOUNTED_BYTES_MAX = 2 * PARTS_MAX
 push of this size has at most `PARTS_MAX` parts."""
 POINTS_MAX = 20_000
 """Maximum number of data points in one push. A Java client with every metric on a thousand
-partitions has fewer."""
+partitions has fewer points."""
 SPREAD_BYTES_MAX = 16 * MIB
-"""Maximum total size in bytes of the names, units and resources of one push. Each of them is
-counted once for every data point to which it applies."""
+"""Maximum total size in bytes of the names, units and resources of one push. Each name, unit or
+resource is counted once for every data point to which it applies."""
 UNSPREAD_BYTES_MAX = 8 * KIB
 """Maximum size in bytes of a push for which the total size of its names is not checked against
 `SPREAD_BYTES_MAX`. Even if half of the push is a name and half consists of empty points, the total

@@ -3,8 +3,7 @@ values.
 
 Pure. A client pushes the same series repeatedly, and thousands of clients with the same program
 push equal series. If an equal outline was received before, the earlier object is returned. A
-comparison by identity then shows that the outline is unchanged. Equal outlines also use memory only
-once.
+comparison by identity then shows that the outline is unchanged. Equal outlines also share memory.
 """
 
 from collections.abc import Iterable

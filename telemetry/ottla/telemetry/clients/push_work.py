@@ -17,11 +17,11 @@ from ottla.telemetry.clients.outline import Outline, Outlines, Value, split_poin
 from ottla.telemetry.clients.unpack import unpack
 
 TURN_UNPACKED_BYTES_MAX = 16 * MIB
-"""Decompressed size, in bytes, at which the worker thread ends a batch of pushes early. Together
-with the size of one more push, it limits the memory of the worker."""
+"""Decompressed size, in bytes, at which the worker thread ends a batch of pushes early. This size
+and the size of one more push limit the memory of the worker."""
 TURN_POINTS_MAX = 20_000
-"""Number of data points at which the worker thread ends a batch of pushes early. Together with the
-points of one more push, it limits the size of a batch's result."""
+"""Number of data points at which the worker thread ends a batch of pushes early. This number and
+the points of one more push limit the size of a batch's result."""
 
 Done = Callable[[ErrorCode | None], None]
 """Function that is called with the result of a client's push: its error code, or None if the push
@@ -62,8 +62,8 @@ class WaitingPush(NamedTuple):
     """Function to call with the result of the push. None if the client has already received its
     response."""
     wants_shape: bool = False
-    """True if the worker thread must compute the layout of this push, which are the positions of
-    its numbers. If the client's next push has the same layout, it need not be decoded."""
+    """True if the worker thread must compute the layout of this push: the positions of its numbers.
+    If the client's next push has the same layout, the next push need not be decoded."""
 
 
 class ParsedPush(NamedTuple):
@@ -85,7 +85,7 @@ class ParsedPush(NamedTuple):
 
 class Worker:
     """Processor of clients' pushes in the worker thread. It keeps the outlines (lists of series)
-    and layouts (positions of the numbers) of pushes from batch to batch."""
+    and layouts (positions of the numbers) of pushes between batches."""
 
     def __init__(self, *, wants_points: bool) -> None:
         self._wants_points = wants_points

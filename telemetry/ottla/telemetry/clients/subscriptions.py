@@ -26,16 +26,16 @@ from ottla.wire.crc import crc32c
 
 ALL_METRICS = "*"
 """Metric name prefix in a subscription that requests all metrics of a client. Clients recognise it
-only if it is the only prefix."""
+only as the only prefix."""
 
 UNSUBSCRIBED_INTERVAL_MS = 300_000
 """Push interval in ms of a client to which no subscription applies, as in Kafka."""
 
 LIBRDKAFKA_INTERVAL_MS_MAX = 1_500_000
-"""Longest push interval that librdkafka (2.16) supports, in ms.
+"""Maximum push interval that librdkafka (2.16) supports, in ms.
 
-librdkafka counts up to 1.2 intervals in 32-bit microseconds. From half an hour on, this overflows,
-and librdkafka sends requests without any pause.
+librdkafka counts up to 1.2 intervals in 32-bit microseconds. With an interval of about half an hour
+or more, this counter overflows, and librdkafka sends requests without any pause.
 """
 
 
@@ -60,8 +60,8 @@ class ClientTraits:
         return LIBRDKAFKA_INTERVAL_MS_MAX if is_librdkafka else INTERVAL_MS_MAX
 
     def by_name(self) -> dict[str, str | None]:
-        """Return each property of the client as text or None, by its name in a subscription's
-        `match`."""
+        """Return each property of the client as text or None. The keys are the names of the
+        properties in a subscription's `match`."""
         return {
             "client_instance_id": uuid_text(self.client_instance_id),
             "client_id": self.client_id,
@@ -81,8 +81,8 @@ class ClientMetricsSubscription:
     metrics: tuple[str, ...]
     interval_ms: int
     patterns: tuple[tuple[str, Holds], ...] = ()
-    """Names of client properties, each with the condition that the property must satisfy. A client
-    must satisfy all of them."""
+    """Names of client properties, each with the condition that the property must satisfy. A
+    selected client satisfies all conditions."""
 
     def matches(self, traits: Mapping[str, str | None]) -> bool:
         """Return whether the subscription selects a client with these properties. A missing
@@ -107,8 +107,8 @@ class Effective(NamedTuple):
 
 
 def read_subscription(name: str, texts: Mapping[str, str]) -> ClientMetricsSubscription:
-    """Return the subscription `name` that the settings `texts` define. Raises RefusedError if they
-    are invalid."""
+    """Return the subscription `name` that the settings `texts` define. Raises RefusedError if the
+    settings are invalid."""
     check_subscription_texts(texts)
     # A release with other bounds may have stored values that are invalid now; they are ignored.
     config, _ = load(SubscriptionConfig, allowed_texts(CLIENT_METRICS_DEFINITIONS, texts)[0])

@@ -1,7 +1,8 @@
 """Decompression of the payload of a client's push, up to a maximum size. Pure.
 
-For snappy, Java uses xerial's framing and librdkafka a single raw block. For lz4, both use frames.
-A payload uses at most a few times `bytes_max` of memory, regardless of the size in its header.
+For snappy, Java uses xerial's framing and librdkafka a single raw block. For lz4, both clients use
+frames. A payload uses at most a few times `bytes_max` of memory, regardless of the size in its
+header.
 """
 
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError

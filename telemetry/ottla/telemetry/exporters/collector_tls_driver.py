@@ -1,9 +1,9 @@
 """Certificates for TLS between a node and its collectors, reloaded when their files change.
 
-The files are read when the node starts. A ConfigError then names the setting of an unusable file.
-The files are read again after changes. While data is being sent, the files are checked for changes
-at most once a second. If new files are unusable, the previous certificates stay in use, and the
-error is logged once.
+The files are read when the node starts. If a file is unusable, a ConfigError names its setting. The
+files are read again after changes. While data is being sent, the files are checked for changes at
+most once a second. If new files are unusable, the previous certificates stay in use, and the error
+is logged once.
 """
 
 import logging
@@ -42,8 +42,8 @@ class CollectorTls:
         self._version = 0
 
     def look(self) -> int:
-        """Reload certificate files that have changed, checking at most once a second. Returns the
-        version of the certificates in use, which increases with each reload."""
+        """Reload certificate files that have changed. Checks the files at most once a second.
+        Returns the version of the certificates in use, which increases with each reload."""
         with self._lock:
             if self._files.look():
                 self._reread()

@@ -11,7 +11,7 @@ from ottla.model.values import frozen
 from ottla.telemetry.clients.exporter import LabelledPush
 
 BACK_OFF_MS_FIRST = 500
-"""Delay in ms before an exporter's first retry. It is doubled with each further failure."""
+"""Delay in ms before an exporter's first retry. Each further failure doubles the delay."""
 BACK_OFF_MS_MAX = 10_000
 """Maximum delay in ms between an exporter's retries. After a collector is reachable again, it
 receives a batch within this time."""
@@ -78,8 +78,8 @@ class BackOff:
         self._failures = 0
 
     def next_ms(self, chance: float, asked_ms: int | None = None) -> int:
-        """Return the delay in ms before the retry after a failure: doubled each time, and
-        multiplied by a random factor from 0.5 to 1.
+        """Return the delay in ms before the retry after a failure. Each failure doubles the delay,
+        which is then multiplied by a random factor from 0.5 to 1.
 
         `chance` is a random number in `[0, 1)`. If the receiver requests a delay (`asked_ms`), the
         result is at least that delay.
@@ -109,4 +109,4 @@ class ExportOutcome:
     rejected_points: int = 0
     """Number of data points in an accepted batch that the receiver rejected."""
     retry_after_ms: int | None = None
-    """Delay in ms that the receiver requests before a retry, or None if it requests none."""
+    """Delay in ms that the receiver requests before a retry, or None if it requests no delay."""

@@ -2,9 +2,9 @@
 OpenTelemetry SDK.
 
 Spans are created long after the responses to their requests, with the times that were recorded
-during the request. The SDK's own threads encode and send the spans. There is one thread for each
-collector, with a bounded queue that drops the oldest spans. The extra `otel` installs the SDK,
-which is imported only if spans are exported.
+during the request. The SDK's own threads encode and send the spans. Each collector has one thread
+and a bounded queue that drops the oldest spans. The extra `otel` installs the SDK, which is
+imported only if spans are exported.
 """
 
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from requests import Session
 
 SPANS_QUEUED_MAX = 10_000
-"""Maximum number of trace spans that are queued for each collector, which is enough for up to four
-seconds."""
+"""Maximum number of trace spans that are queued for each collector. The queue is sufficient for up
+to four seconds."""
 
 BATCH_SPANS_MAX = 512
 """Maximum number of trace spans in a batch to a collector, about 200 KB. Collectors accept 4 MiB by
@@ -52,11 +52,11 @@ def check_otel_sdk(setting: str) -> None:
 
 
 def open_tracer_provider(config: ExporterConfig, attributes: Mapping[str, str]) -> "TracerProvider":
-    """Return a provider of OpenTelemetry tracers that sends spans to all collectors.
-    `close_tracer_provider` ends it.
+    """Return a provider of OpenTelemetry tracers that sends spans to all collectors. The caller
+    must end it with `close_tracer_provider`.
 
-    `attributes` identify the node.  Every span is recorded: the code that creates spans has already
-    decided which requests are sampled.
+    `attributes` identify the node.  Every span is recorded, because the code that creates spans has
+    already decided which requests are sampled.
     """
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
@@ -110,7 +110,7 @@ def _span_exporter(endpoint: OtlpEndpoint, config: ExporterConfig) -> "SpanExpor
 
 def _session_to(url: str) -> "Session":
     """Return an HTTP session for a collector's URL. It uses the proxy in the environment variables,
-    and ignores all other settings in them.
+    and ignores all other settings in the environment.
 
     Otherwise REQUESTS_CA_BUNDLE would take precedence over the CAs in the node's settings.
     """

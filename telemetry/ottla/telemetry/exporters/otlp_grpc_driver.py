@@ -1,8 +1,8 @@
 """OTLP over gRPC: one call per batch.  A trio task awaits the call, without an additional thread.
 
 All other code uses gRPC through `rpc/`, with an asyncio thread, but telemetry must not import that
-package.  An occasional call needs no event loop of gRPC: gRPC's callback API starts a call at once,
-and reports its end from a thread of gRPC, which wakes the trio task.
+package.  For occasional calls, gRPC's callback API is sufficient and needs no event loop. It starts
+a call at once, and reports its end from a thread of gRPC, which wakes the trio task.
 """
 
 from contextlib import suppress
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PATH = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
 RECONNECT_MS_MAX = 1_000
-"""Longest delay in ms before gRPC reconnects to a collector. The exporter, not gRPC, decides when a
+"""Maximum delay in ms before gRPC reconnects to a collector. The exporter, not gRPC, decides when a
 batch is retried."""
 OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -95,7 +95,7 @@ class GrpcSender:
         return _outcome_of(call)
 
     def close(self) -> None:
-        """Close the gRPC channel to the collector. Sending another batch would open it again."""
+        """Close the gRPC channel to the collector. A later batch would open it again."""
         if self._channel is not None:
             self._channel.close()
             self._channel = None
@@ -161,7 +161,7 @@ def _outcome_of(call: Any) -> ExportOutcome:
 
 def _retry_after_ms(trailers: Any) -> int | None:
     """Return the delay in ms that a collector requests in the details of a gRPC error, or None if
-    it requests none."""
+    it requests no delay."""
     for key, value in trailers:
         if key == DETAILS_KEY:
             try:

@@ -1,7 +1,7 @@
 """OTLP over HTTP: one POST per batch, in a worker thread, on a new connection.
 
-Batches are sent at most a few times a second.  A persistent connection would save little, and the
-collector would often have closed it.
+Batches are sent at most a few times a second.  A persistent connection would save little, because
+the collector would often have closed it.
 """
 
 import gzip

@@ -9,8 +9,8 @@ from ottla.telemetry.exporters.export_queue import ExportOutcome, ExportVerdict
 
 
 def sent(answer: bytes) -> ExportOutcome:
-    """Return the outcome of a batch that a collector accepted with the response `answer`. It
-    includes the number of points that the collector rejected."""
+    """Return the outcome of a batch that a collector accepted with the response `answer`. The
+    outcome includes the number of points that the collector rejected."""
     try:
         partial = ExportMetricsServiceResponse.FromString(answer).partial_success
     except DecodeError:

@@ -1,9 +1,10 @@
 """Exporter to the operator's own code: an entry point of `ottla.telemetry_exporter`.
 
-The entry point is called once, when the node starts, with its settings. These have the prefix
-`telemetry.exporter.<name>.`, which is removed. The entry point returns an object with one method,
-`export(pushes)`. The exporter calls this method in a worker thread, with one batch at a time. If
-the method raises an exception, it is logged and counted as a refusal; the exporter continues.
+The entry point is called once, when the node starts, with its settings. Settings of an exporter
+have the prefix `telemetry.exporter.<name>.`, which is removed. The entry point returns an object
+with one method, `export(pushes)`. The exporter calls this method in a worker thread, with one batch
+at a time. If the method raises an exception, the exception is logged and counted as a refusal. The
+exporter then continues.
 """
 
 import logging
@@ -65,7 +66,8 @@ class PluginExporter:
 
 
 def load_plugin(name: str, texts: Mapping[str, str]) -> Plugin:
-    """Create and return the plug-in `name` with its settings.  Raises ConfigError if that fails."""
+    """Create and return the plug-in `name` with its settings.  Raises ConfigError if the plug-in
+    cannot be created."""
     found = entry_points(group=GROUP, name=name)
     if not found:
         raise ConfigError("telemetry.exporters", f"{name} is no entry point of {GROUP}")

@@ -1,7 +1,7 @@
 """Exporter of clients' metrics as records of the topic `__client_metrics`.
 
-The broker supplies `send`, which creates the topic if it does not exist, and returns when the
-records are acknowledged.  Telemetry must not import a producer.
+The broker supplies `send`, because telemetry must not import a producer.  `send` creates the topic
+if it does not exist, and returns when the records are acknowledged.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ class TopicRecord(NamedTuple):
 
 Send = Callable[[Sequence[TopicRecord]], Awaitable[None]]
 """Async function that writes records to the topic `__client_metrics`, in order for each key. Raises
-RefusedError if the topic does not accept them."""
+RefusedError if a record is not accepted."""
 
 
 class TopicExporter:
@@ -45,8 +45,8 @@ class TopicExporter:
         self.flush = self._batching.flush
 
     def offer(self, pushes: Sequence[LabelledPush]) -> None:
-        """Queue the metric pushes of clients, to be written to the topic. Metrics of nodes are not
-        written to the topic."""
+        """Queue the metric pushes of clients for the topic. Metrics of nodes are not written to the
+        topic."""
         self._batching.offer([push for push in pushes if push.labels is not None])
 
     def counts(self) -> Mapping[str, int]:

@@ -21,7 +21,7 @@ SDK_LOGGERS = (
 
 
 class _LastLine(threading.local):
-    """Log filter that stores the last message logged by an exporter of the OpenTelemetry SDK, one
+    """Log filter that stores the last message of an exporter of the OpenTelemetry SDK, one message
     for each thread."""
 
     is_listening = False
@@ -39,8 +39,8 @@ _LAST_LINE = _LastLine()
 
 
 class WatchedExporter(SpanExporter):
-    """Span exporter for one collector. It wraps an exporter of the SDK, and logs outages. It runs
-    in a thread of the SDK."""
+    """Span exporter for one collector. It wraps an exporter of the SDK, and logs outages. The SDK
+    calls it in one of its threads."""
 
     def __init__(self, name: str, exporter: SpanExporter) -> None:
         """Wrap a span exporter.  `name` is the address of the collector, for log messages."""

@@ -6,7 +6,7 @@ is done at a scrape.  A registry has *collectors*.  Each collector yields famili
 yields its samples one by one, so that the reader decides when to yield to other tasks.  Other tasks
 may run between two samples, so a collector iterates over a copy of any data that can change.
 
-A collector or family that has to process much data before its first number yields None from time to
+A collector or family that processes much data before its first number yields None from time to
 time.  The reader may then yield to other tasks.
 """
 
@@ -57,8 +57,8 @@ Sample: TypeAlias = tuple[Labels, Value]
 
 
 class Family(NamedTuple):
-    """One metric name with all its samples, which are values by label values. Every sample has a
-    value for each label.
+    """One metric name with all its samples. A sample is a value with one label value for each
+    label.
 
     As in Kafka, one sample may have the empty tuple as its labels. This sample is the total of all
     other samples.
@@ -142,7 +142,7 @@ class Counter:
 class Counters:
     """Counters of one metric family by label values, created on demand.
 
-    Code that counts often should keep the counter instead of calling `of` each time.
+    Code that counts often should store the counter instead of calling `of` each time.
     """
 
     __slots__ = ("_cells",)
@@ -226,8 +226,8 @@ class Histogram:
         return sum(self.counts)
 
     def recent(self, now_ms: int, *, window_ms: int) -> list[int]:
-        """Return the number of values of the recent past in each bucket, and start a new window if
-        the current one is full. `window_ms` is the length of a window in ms."""
+        """Return the number of values of the recent past in each bucket. Starts a new window if the
+        current window is full. `window_ms` is the length of a window in ms."""
         if self._recent_since is None:
             self._recent_since = now_ms
         if now_ms - self._recent_since >= window_ms:
@@ -261,7 +261,7 @@ def summary_of(
 
 def quantile(bounds: Sequence[int], counts: Sequence[int], q: float) -> float:
     """Return the value below which a fraction `q` of the values lies, interpolated within its
-    bucket, or 0 if there are no values.
+    bucket. Returns 0 without values.
 
     A value above the last bound counts as the last bound.
     """

@@ -15,8 +15,8 @@ from ottla.telemetry.metrics.kafka_names import prometheus_name
 NANOSECONDS_PER_MS = 1_000_000
 
 PAUSE_NS_MIN = NANOSECONDS_PER_MS
-"""Shortest pause of the event loop that is counted, in ns. Most iterations of the event loop are
-shorter, and have no effect on clients."""
+"""Minimum duration in ns of an event-loop pause that is counted. Most iterations of the event loop
+are shorter, and have no effect on clients."""
 
 PAUSE_BOUNDS_NS = tuple(ms * NANOSECONDS_PER_MS for ms in (2, 5, 10, 20, 50, 100, 200, 500, 1_000))
 
@@ -26,13 +26,13 @@ IDLE_MBEANS = (
 )
 
 SHARE_NS_MIN = 5_000_000_000
-"""Shortest interval in ns for which the idle fraction of the event loop is computed. Scrapes within
+"""Minimum interval in ns for which the idle fraction of the event loop is computed. Scrapes within
 this interval get the same value."""
 
 
 class LoopPauseMeter(Instrument):
-    """A trio instrument that measures the pauses and the idle time of an event loop. Install it
-    with `trio.lowlevel.add_instrument` in that loop."""
+    """A trio instrument that measures the pauses and the idle time of an event loop. The loop's
+    process installs it with `trio.lowlevel.add_instrument`."""
 
     def __init__(self) -> None:
         self._started_ns = time.perf_counter_ns()
@@ -66,7 +66,7 @@ class LoopPauseMeter(Instrument):
     def idle_share(self) -> float:
         """Fraction of the time since the last read in which the event loop was idle.
 
-        The interval is at least five seconds. A read within five seconds of the last one returns
+        The interval is at least five seconds. A read within five seconds of the last read returns
         the same value.
         """
         now_ns = time.perf_counter_ns()

@@ -1,15 +1,15 @@
 """HTTP server for Prometheus and for probes: GET /metrics, /healthz and /readyz over HTTP or HTTPS.
 
-The metrics text is rendered in slices of some milliseconds, between which other tasks of the
-process run, and is sent as it is rendered.  A scrape therefore neither blocks the event loop nor
-holds the whole text in memory.  The size and duration of requests, and the number of connections,
+The metrics text is rendered in slices of a few milliseconds, between which other tasks of the
+process run. Each slice is sent at once.  A scrape therefore does not block the event loop, and the
+whole text is never in memory.  The size and duration of requests, and the number of connections,
 are limited.  If there are too many connections, the connection that has been idle longest is
 closed.  If a token or users are configured, requests for /metrics without valid credentials are
 refused.
 
-/healthz shows that the event loop responds. /readyz shows whether the node is ready; if not, the
-status is 503 and the text contains the reason. Both work without credentials, which probes seldom
-have, and reveal no names.
+/healthz shows that the event loop responds. /readyz shows whether the node is ready. If it is not
+ready, the status is 503 and the text contains the reason. Both paths need no credentials, because
+probes seldom have them, and reveal no names.
 """
 
 import logging
@@ -48,15 +48,15 @@ piece."""
 HEAD_BYTES_MAX = 8 * 1024
 CONNECTION_COUNT_MAX = 16
 REQUEST_TIMEOUT_S = 30.0
-"""Timeout in seconds for a client of the metrics server to send a request, and to read one chunk of
-the response."""
+"""Timeout in seconds for a client of the metrics server. It limits the time to send a request, and
+the time to read one chunk of the response."""
 
 IDLE_TIMEOUT_S = 300.0
 """Time in seconds for which the metrics server keeps an idle connection for the next scrape. It is
 longer than any usual scrape interval."""
 
 GZIP_LEVEL = 1
-"""Compression level of gzip for the metrics text. A higher level takes more time of the event loop
+"""Compression level of gzip for the metrics text. A higher level costs more time of the event loop
 than it saves on the network."""
 
 GZIP_WINDOW_BITS = 31
@@ -72,7 +72,8 @@ other tasks may run."""
 
 
 Unready = Callable[[], str | None]
-"""Function that returns the reason why the node is not ready, as a sentence, or None if it is."""
+"""Function that returns the reason why the node is not ready, as a sentence, or None if the node is
+ready."""
 
 
 def always_ready() -> str | None:
@@ -148,8 +149,8 @@ class MetricsTls:
 
 
 class MetricsCaller:
-    """One connection to the metrics server: whether it is idle or being sent a response, and since
-    when."""
+    """One connection to the metrics server: whether the connection is idle or a response is being
+    sent on it, and the time of the last change."""
 
     __slots__ = ("is_answered", "scope", "since")
 
@@ -298,7 +299,7 @@ class MetricsServer:
 
 async def _next_head(stream: trio.abc.Stream, held: bytearray) -> Head | None:
     """Return the head of the next HTTP request, or None at the end of the stream. Raises
-    ProtocolError if it is malformed."""
+    ProtocolError if the head is malformed."""
     while (end := held.find(b"\r\n\r\n")) < 0:
         if len(held) > HEAD_BYTES_MAX:
             raise ProtocolError(f"a request of more than {HEAD_BYTES_MAX} bytes")
@@ -313,7 +314,7 @@ async def _next_head(stream: trio.abc.Stream, held: bytearray) -> Head | None:
 
 def parse_head(data: bytes) -> Head:
     """Return the request line and the header fields of an HTTP request. Raises ProtocolError if
-    they are not HTTP/1."""
+    `data` is not the head of an HTTP/1 request."""
     lines = data.decode("latin-1").split("\r\n")
     request_line = lines[0].split(" ")
     if len(request_line) != 3 or not request_line[2].startswith("HTTP/1."):

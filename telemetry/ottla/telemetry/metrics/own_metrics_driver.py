@@ -12,7 +12,7 @@ from ottla.telemetry.clients.exporter import LabelledPush, Sink
 from ottla.telemetry.metrics.instruments import Registry
 
 SLICE_NS = 2_000_000
-"""Longest time in ns for which one slice of encoding the node's metrics blocks the event loop."""
+"""Maximum time in ns for which one slice of encoding the node's metrics blocks the event loop."""
 
 NS_PER_MS = 1_000_000
 
@@ -62,8 +62,7 @@ async def send_own_metrics(
 
 
 async def _in_slices(messages: Iterator[bytes | None]) -> AsyncIterator[bytes]:
-    """Yield the encoded OTLP messages. Other tasks run between slices of the work of building
-    them."""
+    """Yield the encoded OTLP messages. Other tasks run between the slices of the encoding."""
     ends_ns = time.perf_counter_ns() + SLICE_NS
     for message in messages:
         if message is not None:

@@ -30,7 +30,7 @@ from ottla.telemetry.metrics.instruments import Buckets, Family, Labels, MetricK
 SCOPE = InstrumentationScope(name="ottla")
 
 POINTS_PER_SLICE = 256
-"""Number of data points that are encoded before other tasks may run, which takes about a
+"""Number of data points that are encoded before other tasks may run. Encoding them takes about a
 millisecond."""
 
 POINTS_PER_MESSAGE = 5_000
