@@ -413,9 +413,8 @@ class WaitingFetch(WaitingEntry):
 
     @property
     def keys(self) -> Collection[object]:
-        """Wake-up keys of this fetch in the purgatory: its fetch session if it has a session,
-        otherwise the keys of its partitions. A session is notified of the events in its
-        partitions."""
+        """Wake-up keys of this fetch in the purgatory: its fetch session, which is notified of the
+        events in its partitions, or without a session the keys of its partitions."""
         session = self._fetch.session
         if session is not None:
             return (session,)
@@ -473,8 +472,7 @@ class WaitingFetchOfMany(WaitingFetch):
 
     @property
     def cost(self) -> int:
-        """Number of partitions that an attempt to complete this fetch reads. It is 1, because only
-        the partition that woke the fetch is read."""
+        """Number of partitions that one attempt reads: only the partition that woke this fetch."""
         return 1
 
     def try_complete(self) -> bool:
@@ -663,8 +661,7 @@ class FetchApi:
             session.check_again(context.permissions.version)
 
     def _limits_of(self, context: RequestContext, request: FetchForm) -> FetchLimits:
-        """Return the limits of a Fetch request. A follower's fetch is not charged to a client
-        quota."""
+        """Return the limits of a Fetch request. A follower's fetch has no client quota."""
         limits = FetchLimits(request, context.header.api_version, self.fetch_bytes_max)
         version = context.header.api_version
         if self.selector is not None and version >= RACK_FROM and not limits.is_from_follower:
