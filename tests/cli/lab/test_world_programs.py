@@ -29,6 +29,8 @@ def test_a_soak_counts_the_simulated_hours_of_each_test(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "test_topics.py").write_text(TEST)
+    # A batch of examples takes longer than one test may take.
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntimeout = 0.3\n")
     names = ["test_topics.py::test_a_topic", "test_topics.py::test_absent"]
     words = ["--for", "1s", "--processes", "1", "--seed", "7", "--corpus", "kept"]
 

@@ -164,6 +164,10 @@ class _SoakPlugin:
         items[:] = kept
 
     def _prepare(self, item: pytest.Item) -> bool:
+        if item.config.pluginmanager.hasplugin("timeout"):
+            # A batch takes longer than one test may take. The exception of pytest-timeout would
+            # end any task of the simulated run, which then looks like a failure of the program.
+            item.add_marker(pytest.mark.timeout(0), append=False)
         method: Any = getattr(item, "obj", None)
         function: Any = getattr(method, "__func__", method)
         case: Any = getattr(item, "cls", None)
