@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple, TypeVar
 
 from ottla.model.errors import ConfigError
-from ottla.model.settings.declare import definitions, load
+from ottla.model.settings.declare import definitions, load, noun_of
 from ottla.model.settings.endpoints import parse_bootstrap
 
 C = TypeVar("C", bound=Hashable)
@@ -81,7 +81,9 @@ def _bootstrap(kafka: Mapping[str, str]) -> str:
     try:
         parse_bootstrap(text)
     except ValueError:
-        raise ConfigError(BOOTSTRAP, f"is {text!r}; it must be {parse_bootstrap.__doc__}") from None
+        raise ConfigError(
+            BOOTSTRAP, f"is {text!r}; it must be {noun_of(parse_bootstrap)}"
+        ) from None
     return text
 
 

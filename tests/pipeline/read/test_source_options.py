@@ -118,6 +118,10 @@ def test_columns_are_the_connectors_with_headers_where_they_are_asked_for() -> N
 
 SAYS = [
     ({"subscribe": "t", "kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers: is not set"),
+    (
+        {"subscribe": "t", "kafka.bootstrap.servers": "a:b"},
+        "kafka.bootstrap.servers: is 'a:b'; it must be a list of host:port",
+    ),
     ({"kafka.bootstrap.servers": "a"}, "kafka.bootstrap.servers: is 'a'"),
     ({"assign": '{"t": [0]}'}, "subscribe: may not be set together with assign"),
     ({"subscribe": ","}, "subscribe: is ','"),

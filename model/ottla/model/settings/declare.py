@@ -130,7 +130,7 @@ class Definition:
             SettingKind.LIST: "a comma-separated list",
         }.get(self.kind, "a text")
         if self.parse is not None:
-            noun = (self.parse.__doc__ or noun).splitlines()[0].removesuffix(".")
+            noun = noun_of(self.parse) or noun
         if self.at_least is not None:
             noun += (
                 f" of at least {self.at_least:g}"
@@ -196,6 +196,12 @@ class Definition:
             at_most = highest if self.at_most is None else min(highest, self.at_most)
             return at_least <= value <= at_most and value not in self.none_of
         return True
+
+
+def noun_of(parse: Callable[[str], Any]) -> str:
+    """Return the description of a parser's valid texts for error messages, such as "a list of
+    host:port": the first line of the parser's docstring. Returns the empty text if it has none."""
+    return (parse.__doc__ or "").partition("\n")[0].removesuffix(".")
 
 
 def whole_number(text: str) -> int:

@@ -31,9 +31,6 @@ from ottla.testing.world.request_watch import ObservedRequest
 from ottla.testing.world.timeline import Timeline
 from ottla.testing.world.timeline_event import TimelineEvent
 
-BROKER_RESTART_AFTER_S = 1.0
-"""Virtual seconds after which a broker is started again if it ended without a scheduled fault."""
-
 
 class ScheduleFaults:
     """Injector of the scheduled faults of one simulated run. It implements `RequestListener`."""

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from ottla.model.errors import ConfigError
 from ottla.model.security.jwt_claims import ClaimRules
-from ottla.model.settings.declare import SettingKind, setting, values_of
+from ottla.model.settings.declare import SettingKind, noun_of, setting, values_of
 from ottla.model.settings.security.tls import (
     ALLOW_DN_CHANGES,
     ALLOW_SAN_CHANGES,
@@ -404,7 +404,7 @@ def grant_of(
     try:
         parse_url(url)
     except ValueError:
-        raise ConfigError(TOKEN_URL, f"is {url!r}; it must be {parse_url.__doc__}") from None
+        raise ConfigError(TOKEN_URL, f"is {url!r}; it must be {noun_of(parse_url)}") from None
     if must_be_listed or value(ALLOWED_URLS):
         check_allowed(url, TOKEN_URL, value)
     tls = endpoint_tls_of(options) or tls
