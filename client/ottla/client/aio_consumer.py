@@ -1,5 +1,5 @@
-"""The consumer for asyncio. Its methods call a trio consumer that runs in a background thread. Each
-poll transfers records from that thread."""
+"""The consumer for asyncio. Its methods call a trio consumer that runs in a background thread, from
+which each poll transfers records."""
 
 import asyncio
 from collections import deque

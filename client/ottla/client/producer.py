@@ -141,10 +141,12 @@ class Producer(ReportingClient, CallsOfOthers):
         transaction:`.
 
         The transaction is committed at the end of the block, and aborted if the block raises an
-        error or is cancelled. Raises TransactionAbortedError if the transaction cannot be
-        committed, ProducerFencedError if another producer has taken over the transactional id, and
-        TransactionOutcomeUnknownError if the coordinator does not confirm the commit within
-        `max.block.ms`.
+        error or is cancelled. Errors:
+
+        - TransactionAbortedError if the transaction cannot be committed
+        - ProducerFencedError if another producer has taken over the transactional id
+        - TransactionOutcomeUnknownError if the coordinator does not confirm the commit within
+          `max.block.ms`
         """
         if self._transactions is None:
             raise RefusedError(

@@ -1,5 +1,5 @@
-"""The ASGI application of the console, with a route for each page, action and live part (a part of
-a page that is updated while the page is open).
+"""The ASGI application of the console. It has a route for each page, action and live part (a part
+of a page that is updated while the page is open).
 
 Every response has the security headers of `HEADERS`. If a view (the function that computes a page)
 raises an error, the response is a page with one sentence. Only errors that are bugs are logged with

@@ -22,8 +22,9 @@ async def known_offsets(
     *,
     isolation_level: str = "read_uncommitted",
 ) -> dict[TopicPartition, int]:
-    """Return the first offset of each partition whose record has a timestamp at or after a time in
-    ms since 1970, or -1 if the partition has no such record. EARLIEST and LATEST are special times.
+    """Return an offset of each partition: the first offset whose record has a timestamp at or after
+    a time in ms since 1970. The offset is -1 if the partition has no such record. EARLIEST and
+    LATEST are special times.
 
     `leaders` contains the leader of each partition. Partitions without a leader, or whose leader
     does not respond in time, are not in the result. Raises RefusedError if the user may not read

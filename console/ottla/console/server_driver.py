@@ -1,7 +1,10 @@
 """Runs the console's web server: hypercorn on trio, with clients of the cluster for its users.
 
-The server closes the connection of a browser that does not send a whole request within `IDLE_S`,
-sends its form too slowly, or does not read for `UNREAD_MS`.
+The server closes a connection in the following cases:
+
+- The browser does not send a whole request within `IDLE_S` seconds.
+- The browser sends a form too slowly.
+- The browser does not read for `UNREAD_MS` milliseconds.
 """
 
 import logging

@@ -8,8 +8,8 @@ from ottla.client.admin_parts.admin_share_groups import ShareRecordCounts
 
 
 def delivery_text(delivery: ShareRecordCounts | None) -> str:
-    """Return a text with the numbers of a share group's unfinished records in a partition, by the
-    reason for the wait, such as "3 ready, 2 waiting for their key".
+    """Return a text with the numbers of a share group's unfinished records in a partition, such as
+    "3 ready, 2 waiting for their key". The numbers are listed by the reason for the wait.
 
     Times are UTC. Returns "not fetched" if no member fetches the partition.
     """

@@ -1,5 +1,5 @@
 """`ottla world soak-programs`: searches for failures of property tests of programs that use Kafka,
-for a given time, in several processes.
+for a limited time, in several processes.
 
 Exit code 0 if no test failed, 2 otherwise.
 """
@@ -24,7 +24,7 @@ FOUND = 2
 DURATION_DEFAULT = "60m"
 CORPUS_DEFAULT = ".ottla-world/corpus"
 NOTE_SECONDS = 60.0
-"""Interval between two lines about the progress if the output is no terminal."""
+"""Interval, in seconds, between two progress lines if the output is not a terminal."""
 
 OPTIONS: tuple[Declared, ...] = (
     option("tests FILE[::TEST]", "tests that use ottla.testing.world and draw examples", nargs="+"),
@@ -52,8 +52,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """`ottla world soak-programs`: run tests for the given time and print the results. Returns the
-    exit code."""
+    """`ottla world soak-programs`: run tests for the time on the command line, and print the
+    results. Returns the exit code."""
     from ottla.testing.world.soak.program_soak import ProgramSoak
 
     soak = ProgramSoak(
@@ -77,7 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Progress:
-    """Observer of a running soak: draws a line on a terminal, or writes one each minute."""
+    """Observer of a running soak. It draws a progress line on a terminal, or writes a line each
+    minute to other outputs."""
 
     def __init__(self) -> None:
         self._noted = time.monotonic()

@@ -1,4 +1,4 @@
-"""`ottla world soak`: runs all kinds of simulations for a given time, and writes one table of the
+"""`ottla world soak`: runs all kinds of simulations for a limited time, and writes one table of the
 results.
 
 The exit code is 0 if no invariant was violated, otherwise 2. The table is written every minute, and
@@ -62,8 +62,8 @@ OPTIONS: tuple[Declared, ...] = (
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """`ottla world soak`: run simulations for the given time, write the table of results and print
-    it. Returns the exit code."""
+    """`ottla world soak`: run simulations for the time on the command line. Then write the table of
+    results and print it. Returns the exit code."""
     from ottla.jepsen.world.soak import Soak
     from ottla.jepsen.world.soak_table import facts_of
 
@@ -114,8 +114,8 @@ class _Stop:
 
 
 class _Watch:
-    """Observer of a running search of the simulator: draws the progress line, and writes the table
-    of results each minute."""
+    """Observer of a running search of the simulator. It draws the progress line, and writes the
+    table of results each minute."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -1,7 +1,7 @@
 """`ottla log dump|index|snapshot|checkpoint`: shows the contents of files in a log directory.
 
 Damaged bytes are shown among the rows of a file. If a directory is named, all its files of the
-right kind are shown. Exit code 0, or 2 if a file is corrupt.
+requested kind are shown. Exit code 0, or 2 if a file is corrupt.
 """
 
 import argparse

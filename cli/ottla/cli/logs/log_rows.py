@@ -39,7 +39,7 @@ from ottla.storage.segments.files import LOG, OFFSET_DIGITS, PRODUCER_BATCHES
 QUORUM_STATE_FILE = "quorum-state"
 OFFSET_CHECKPOINT_SUFFIX = "-offset-checkpoint"
 PASSING_SUFFIXES = (".deleted", ".cleaned", ".swap")
-"""Suffixes of the names of segment files that a broker is creating or deleting."""
+"""Suffixes in the names of segment files that a broker is creating or deleting."""
 
 BATCH_KINDS = ("log", "checkpoint")
 INDEX_KINDS = ("index", "timeindex", "txnindex")

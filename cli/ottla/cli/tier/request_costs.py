@@ -31,8 +31,8 @@ class Prices(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Cost of segments in an object store: their number, their size in bytes, the number of PUT
-    requests that uploaded them, and the number of GET requests that read them once."""
+    """Cost of segments in an object store: their number and size in bytes, the PUT requests that
+    uploaded them, and the GET requests that read them once."""
 
     segment_count: int = 0
     size_bytes: int = 0

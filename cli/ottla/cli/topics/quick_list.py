@@ -32,7 +32,7 @@ sends requests to brokers sequentially, while `topic_list` sends them concurrent
 
 
 class _UnusualError(Exception):
-    """Raised if the fast path of `ottla topic list` cannot be used."""
+    """Error if the fast path of `ottla topic list` cannot be used."""
 
 
 def list_at_once(arguments: argparse.Namespace) -> bool:

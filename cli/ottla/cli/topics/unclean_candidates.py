@@ -1,5 +1,5 @@
-"""Finds the candidates for an unclean leader election, with the end offset of each replica's log
-and the number of records that the replica lacks."""
+"""Finds the candidates for an unclean leader election. Each candidate has the end offset of its
+replica's log and the number of records that the replica lacks."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

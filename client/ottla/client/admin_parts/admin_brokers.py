@@ -54,7 +54,7 @@ class ReplicaOnDisk(NamedTuple):
     """Lag of the replica, in records. It is measured from the high watermark or, for a future
     replica, from the end of the replica that it will replace."""
     is_future: bool
-    """True for a future replica: a copy that the broker creates in this directory in order to move
+    """True for a future replica: a copy that the broker creates in this directory, because it moves
     the replica from another of its log directories."""
 
 

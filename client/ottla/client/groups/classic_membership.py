@@ -32,7 +32,7 @@ JOIN_PATIENCE_MS = 5_000
 timeout. The slowest member may use the whole rebalance timeout."""
 LEAVE_PATIENCE_S = 2.0
 OVERTAKEN = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION})
-"""Error codes of a commit that was in flight when the group started its next generation."""
+"""Error codes of a commit that was still in flight when the group started its next generation."""
 
 
 class ClassicMembership:

@@ -42,8 +42,8 @@ class PendingCommit:
         self._tenure = loss_count
         """Value of `CommitIdentity.loss_count` when the commit was requested."""
         self._is_watched = is_watched
-        """True if a task awaits the commit, or has awaited it, so that its error is raised
-        there."""
+        """True if a task awaits the commit, or has awaited it, so that its error is raised in that
+        task."""
         self._event = trio.Event()
         self._error: OttlaError | None = None
 

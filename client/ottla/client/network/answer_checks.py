@@ -1,7 +1,7 @@
 """Validation of brokers' responses.
 
-A response with an unexpected structure or number raises an error of this client, such as
-ProtocolError.
+If a response has an unexpected structure or number, the validation raises an error of this client,
+such as ProtocolError.
 """
 
 from collections.abc import Sequence

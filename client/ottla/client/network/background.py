@@ -51,8 +51,8 @@ async def _hold_nursery(
 
 @contextmanager
 def lone_errors() -> Iterator[None]:
-    """Replace an exception group that contains only one exception by that exception, however deeply
-    it is nested. Other exceptions are raised unchanged."""
+    """Replace an exception group that contains only one exception, at any depth, by that exception.
+    Other exceptions are raised unchanged."""
     try:
         yield
     except BaseExceptionGroup as group:

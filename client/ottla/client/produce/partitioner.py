@@ -2,7 +2,7 @@
 
 Clients with the same hash function send a key to the same partition. The Java client and
 kafka-python use murmur2. CRC32 is the default of librdkafka. Records without a key are sent to one
-partition until about one batch of bytes has been sent, then to another partition, so that batches
+partition until about one batch of bytes has been sent, then to another partition. Batches therefore
 become full (KIP-480, KIP-794). Pure: random numbers are an argument.
 """
 

@@ -35,7 +35,7 @@ HISTORIES_MAX = 4
 client that was used longest ago is deleted."""
 BYTES_IN, BYTES_OUT = "topics.bytes.in", "topics.bytes.out"
 """Names of two metrics that the console computes for each broker: bytes that clients wrote to the
-broker's topics, and bytes that clients read."""
+broker's topics, and bytes that clients read from them."""
 _SAMPLES: WeakKeyDictionary[Admin, _Samples] = WeakKeyDictionary()
 
 

@@ -360,8 +360,8 @@ async def _forward(
     ends: Mapping[int, int],
     count: int,
 ) -> tuple[list[ConsumerRecord], dict[int, int] | None]:
-    """Return the first records from the offsets `starts` on that match the query, and the cursor
-    (offset by partition) of the next page or None at the end."""
+    """Return the first records from the offsets `starts` on that match the query. Also returns the
+    cursor (offset by partition) of the next page, or None at the end."""
     found: list[ConsumerRecord] = []
 
     def on_match(record: ConsumerRecord) -> bool:
@@ -380,9 +380,9 @@ async def _forward(
 async def _backward(
     scan: RecordScan, topic: str, bounds: Mapping[int, tuple[int, int]], count: int
 ) -> tuple[list[ConsumerRecord], dict[int, int] | None]:
-    """Return the newest records within `bounds` that match the query, newest first, and the cursor
-    (offset by partition) of the next page or None at the end. Windows of offsets before the end are
-    read backwards, each larger than the previous window."""
+    """Return the newest records within `bounds` that match the query, newest first. Also returns
+    the cursor (offset by partition) of the next page, or None at the end. Windows of offsets before
+    the end are read backwards, each larger than the previous window."""
     reader = _BackwardReader(scan, topic, bounds, count)
     window = max(count, FILTERED_WINDOW) if scan.is_choosy else count
     while reader.highs and not scan.limit and len(reader.found) < count:

@@ -1,5 +1,5 @@
-"""Pages of long actions, which run in the background of the console: the list of all actions, and a
-page that shows the progress of one action and can cancel it."""
+"""Pages of long actions, which run in the background of the console. One page lists all actions.
+Another page shows the progress of one action and can cancel it."""
 
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus

@@ -1,9 +1,9 @@
 """Plans for reassignments of partitions. A plan spreads partitions over brokers, empties one
 broker, or is read from the text of a file. Pure.
 
-A plan moves few replicas: a replica is moved only if its broker is to be emptied, or has more than
-an equal share. Invariants: OneReplicaABroker, SharesWithinOne (the replica counts of two brokers
-differ by at most one, as far as racks and hosts allow).
+A plan moves few replicas. A replica is moved only if its broker is to be emptied or
+has more than an equal share. Invariants: OneReplicaABroker, SharesWithinOne (the replica counts of
+two brokers differ by at most one, as far as racks and hosts allow).
 """
 
 import json

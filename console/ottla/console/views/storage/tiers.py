@@ -1,5 +1,5 @@
-"""Page of tiered storage: the offsets up to which topics are copied to the object store, copies
-that brokers have deleted or still have to make, and problems."""
+"""Page of tiered storage: the offsets up to which topics are copied to the object store, copies to
+make and deleted copies, and problems."""
 
 import trio
 
