@@ -122,6 +122,11 @@ def logical_lines(text: str) -> list[str]:
     return found
 
 
+FEWER_COMPILED = {"PIP_NO_COMPILE": "1"}
+"""Variables of each terminal. pip would compile all modules of a hundred packages, most of which no
+step imports: half a minute of CPU."""
+
+
 class Terminal:
     """A shell that stays open; owns its process, and ends it with all the processes that it
     started.
@@ -145,7 +150,7 @@ class Terminal:
         self._process = subprocess.Popen(
             [*prefix, "bash", "--noprofile", "--norc"],
             cwd=directory,
-            env={**os.environ, **(env or {})},
+            env={**os.environ, **FEWER_COMPILED, **(env or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
