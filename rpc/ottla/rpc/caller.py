@@ -37,7 +37,7 @@ class Caller:
     """The process that made a gRPC call, as identified by its connection and certificate."""
 
     host: str = ""
-    """Address of the caller, without the port. Empty if it has no IP address."""
+    """IP address of the caller, without the port. It is empty if the caller has no IP address."""
     principal: str = ANONYMOUS
     is_authenticated: bool = False
     """True if the caller has presented a valid TLS certificate."""

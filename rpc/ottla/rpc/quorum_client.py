@@ -14,7 +14,7 @@ from ottla.rpc.quorum_codec import QUORUM_METHODS, QuorumMethod
 from ottla.rpc.rpc_seam import Rpc, join_address
 
 MEMBERS_MAX = 1_000
-"""Maximum number of quorum members whose working endpoint is remembered."""
+"""Maximum number of quorum members for which the last working endpoint is remembered."""
 
 OF_ANOTHER_MEMBER = frozenset((ErrorCode.INVALID_VOTER_KEY, ErrorCode.NOT_LEADER_OR_FOLLOWER))
 """Error codes that indicate that another quorum member now has the called member's address. A

@@ -25,7 +25,7 @@ from ottla.wire.messages.create_topics_response import (
 
 
 class TieredCreation:
-    """Check of the object store, made before the handler of CreateTopics runs."""
+    """Check of the object store. It is made before the handler of CreateTopics runs."""
 
     def __init__(self, refusal: Callable[[], Awaitable[str]]) -> None:
         """Create the check. `refusal` returns the reason for which the store refuses this broker,
@@ -84,7 +84,7 @@ class TieredCreation:
 
 
 def is_tiered(topic: CreatableTopic) -> bool:
-    """Return whether a CreateTopics request creates a topic as a tiered one."""
+    """Return whether a CreateTopics request enables tiered storage for this topic."""
     return any(
         one.name == REMOTE_STORAGE_ENABLE and is_tiered_text(one.value) for one in topic.configs
     )

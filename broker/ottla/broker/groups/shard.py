@@ -190,7 +190,7 @@ class GroupShard:
         return bool(self._backlog)
 
     def work(self, now: Instant) -> None:
-        """Run one step of the unfinished work on groups, if there is any."""
+        """Run one step of the unfinished work on groups, if any is left."""
         self._backlog.step(now)
         self._outbox.end_event()
 

@@ -290,7 +290,7 @@ class VerificationSender:
             return await connection.request(request, AddPartitionsToTxnResponse, version)
 
     async def close(self) -> None:
-        """Close the connection to the coordinator, if there is one."""
+        """Close the connection to the coordinator, if it is open."""
         await self._link.close()
 
 

@@ -96,7 +96,7 @@ class FindLogRange:
 
 @frozen
 class RaiseStart:
-    """Instruction to raise the follower's log start offset to the leader's."""
+    """Instruction to raise the follower's log start offset to the leader's log start offset."""
 
     offset: Offset
 

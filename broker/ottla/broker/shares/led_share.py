@@ -137,7 +137,7 @@ class LockTimer(WaitingEntry):
         return LOCKS_COST + spans // SPANS_PER_COST
 
     def try_complete(self) -> bool:
-        """Return False, since only the deadline ends this timer."""
+        """Return False: this timer ends only at its deadline."""
         return False
 
     def on_expire(self) -> None:

@@ -108,7 +108,7 @@ class Transition:
         """True if the change is a step of dead letters. Such a change does not result from an
         acknowledgement, and is repeated if its write fails."""
         self.is_rejected: set[int] = set()
-        """First offset of each span whose records a consumer rejected."""
+        """Set of the first offsets of the spans whose records a consumer rejected."""
 
 
 class ShareStateWrite(NamedTuple):
@@ -616,7 +616,7 @@ class SharePartition:
 
     @property
     def _last_state(self) -> DeliveryState:
-        """State that a record gets if it is rejected or its deliveries are used up."""
+        """State of a record that a consumer rejected, or whose last allowed delivery failed."""
         if self.rules.has_dead_letters:
             return DeliveryState.ARCHIVING
         return DeliveryState.ARCHIVED

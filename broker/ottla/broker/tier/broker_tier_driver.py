@@ -84,7 +84,7 @@ class BrokerTier:
             is_claimed=cluster_store.is_claimed,
         )
         self.refusal = storage.refusal
-        """Function that returns the reason for which the store refuses this broker."""
+        """Function that returns the reason why the store refuses this broker."""
         self.objects = ClusterObjects(
             cluster_store.store,
             cluster_id=cluster_id,

@@ -19,7 +19,7 @@ partitions."""
 
 
 class DeletedTopicPartition(NamedTuple):
-    """A partition with objects in the store, whose topic does not exist."""
+    """A partition of a topic that does not exist, but that still has objects in the store."""
 
     key: TopicIdPartition
     topic: str
@@ -27,7 +27,7 @@ class DeletedTopicPartition(NamedTuple):
 
 
 class DeletedTopicScan:
-    """Partitions without a topic, collected from a listing of the store."""
+    """Collects the partitions of deleted topics from a listing of the store."""
 
     def __init__(self, topic_ids: Container[UUID]) -> None:
         """Create an empty scan. `topic_ids` are the ids of the topics that exist when the scan

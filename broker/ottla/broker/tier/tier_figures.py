@@ -51,7 +51,8 @@ class TierFigures:
         self.bytes[operation, topic] += count
 
     def note_failure(self, subject: str, topic: str) -> None:
-        """Count a failed operation of one kind on a topic."""
+        """Count a failed operation on a topic. `subject` is the kind of operation, such as
+        "copies"."""
         self.failures[subject, topic] += 1
 
     def note_lag(

@@ -209,7 +209,7 @@ class ClientInstances:
         return any(one.metrics for one in self._subscriptions)
 
     def get(self, instance_id: UUID) -> ClientInstance | None:
-        """Return the client with this instance id, or None if it is unknown."""
+        """Return the client with this instance id, or None if no such client is known."""
         return self._instances.get(instance_id)
 
     # Requests of clients.

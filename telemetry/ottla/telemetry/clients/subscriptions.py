@@ -52,7 +52,7 @@ class ClientTraits:
 
     @property
     def interval_ms_max(self) -> int:
-        """Longest push interval that the client supports, in ms."""
+        """Maximum push interval that the client supports, in ms."""
         name, version = self.software_name, self.software_version
         is_librdkafka = (
             "rdkafka" in name or "rdkafka" in version or name.startswith("confluent-kafka-")

@@ -50,7 +50,7 @@ class ClassicMember:
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.protocol_type = protocol_type
         self.protocols = tuple(Protocol(*protocol) for protocol in protocols)
-        """Assignment protocols that the member supports, the preferred one first."""
+        """Assignment protocols that the member supports, in its order of preference."""
         self.assignment = assignment
         self.is_new = False
         """True until the member's first generation begins. Before that, the member cannot send

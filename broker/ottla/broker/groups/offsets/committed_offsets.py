@@ -102,7 +102,7 @@ class OffsetTable:
         offsets[topic, index] = offset
 
     def remove(self, group: str, topic: str, index: int) -> None:
-        """Delete a group's committed offset in a partition, if there is one."""
+        """Delete the offset that a group has committed in a partition, if it has one."""
         offsets = self._by_group.get(group)
         if offsets is not None:
             offsets.pop((topic, index), None)

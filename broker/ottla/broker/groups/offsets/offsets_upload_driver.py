@@ -144,6 +144,6 @@ class OffsetsUpload:
 
 
 async def _parts_of(parts: list[bytes]) -> AsyncGenerator[bytes, None]:
-    """Yield the encoded parts of an object, as an async generator."""
+    """Yield the encoded parts of an object. The store takes them as an async generator."""
     for part in parts:
         yield part

@@ -46,7 +46,7 @@ class Traits(NamedTuple):
 
 
 PLAIN = Traits()
-"""Traits (key and priority) of a record that has neither."""
+"""Traits of a record that has neither a key nor a priority."""
 
 
 def due_ms_of(rules: OrderingRules, timestamp_ms: int, headers: RecordHeaders) -> int:
