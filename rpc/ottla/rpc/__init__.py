@@ -1,4 +1,4 @@
-"""gRPC between nodes.  Only this package imports gRPC, apart from telemetry's OTLP exporter.
+"""gRPC between nodes. Only this package imports gRPC, apart from telemetry's OTLP exporter.
 
 method.py                  descriptor of a remote procedure: path, request, response, handler
 caller.py                  identity of a caller, by its TLS certificate

@@ -1,9 +1,9 @@
 """Calls of a broker or controller to the active controller. The client finds the active controller
 itself.
 
-The client first calls the leader that the local quorum member knows, then the voters in turn.  It
+The client first calls the leader that the local quorum member knows, then the voters in turn. It
 skips nodes that are unreachable or not the active controller, and retries with back-off until the
-deadline.  It also repeats a request whose response was lost.  As in Kafka, a repeated request may
+deadline. It also repeats a request whose response was lost. As in Kafka, a repeated request may
 then fail because of its own effect, such as a topic that exists already.
 
 A forwarded client request is untrusted: it may itself be the reason why a controller crashed or

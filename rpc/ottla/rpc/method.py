@@ -38,7 +38,7 @@ class RpcMethod(Generic[Request, Response]):
     response_class: type[Response]
     request_bytes_max: int = REQUEST_BYTES_MAX
     calls_max: int = CALLS_MAX
-    """Maximum number of concurrent calls of this method that a server processes.  Further calls are
+    """Maximum number of concurrent calls of this method that a server processes. Further calls are
     refused, and their callers retry."""
 
     def decode_request(self, data: bytes) -> Request:

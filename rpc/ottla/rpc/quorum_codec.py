@@ -426,7 +426,7 @@ def _bytes(records: raft.Records) -> bytes:
 
 
 def uuid_of(data: bytes) -> UUID:
-    """Decode a UUID of 16 bytes.  Empty bytes become ZERO_UUID.  Raises ProtocolError for other
+    """Decode a UUID of 16 bytes. Empty bytes become ZERO_UUID. Raises ProtocolError for other
     lengths."""
     if not data:
         return ZERO_UUID
@@ -436,7 +436,7 @@ def uuid_of(data: bytes) -> UUID:
 
 
 def error_code_of(number: int) -> ErrorCode:
-    """Return Kafka's error code with a number.  Raises ProtocolError if Kafka has no such error
+    """Return Kafka's error code with this number. Raises ProtocolError if Kafka has no such error
     code."""
     try:
         return ErrorCode(number)

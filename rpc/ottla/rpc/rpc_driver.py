@@ -1,11 +1,11 @@
 """gRPC for trio: servers whose handlers are trio functions, and channels whose calls are awaited.
 
-grpc.aio runs on one dedicated asyncio thread; only this module connects it with trio.  Every call
-has a deadline.  Every method limits the size of its requests and the number of concurrent calls.
-If a caller disconnects, its handler is cancelled.  The cancellation of a call also reaches the
-peer.  A channel reconnects automatically, with back-off.
+grpc.aio runs on one dedicated asyncio thread; only this module connects it with trio. Every call
+has a deadline. Every method limits the size of its requests and the number of concurrent calls.
+If a caller disconnects, its handler is cancelled. The cancellation of a call also reaches the
+peer. A channel reconnects automatically, with back-off.
 
-With certificates, both sides authenticate (mutual TLS).  Reloaded files apply to new connections;
+With certificates, both sides authenticate (mutual TLS). Reloaded files apply to new connections;
 open connections continue.
 """
 

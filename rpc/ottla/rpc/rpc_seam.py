@@ -73,7 +73,7 @@ class OpenRpc(Protocol):
 
 
 def join_address(host: str, port: int) -> str:
-    """Return an address in gRPC's form.  `unix:/path` and `unix-abstract:name` are returned
+    """Return an address in gRPC's form. `unix:/path` and `unix-abstract:name` are returned
     unchanged."""
     if host.startswith(("unix:", "unix-abstract:")):
         return host

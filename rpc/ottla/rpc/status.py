@@ -1,9 +1,9 @@
 """Conversion of RefusedError to gRPC statuses and back.
 
-Pure.  The RefusedError of a handler is sent as the status FAILED_PRECONDITION, with Kafka's error
-code in the trailing metadata, and is raised again in the caller.  An unreachable peer becomes
-NETWORK_EXCEPTION.  A connection that is lost during the call becomes the same code
-(`LostCallError`).  A late response becomes REQUEST_TIMED_OUT.  The caller receives only
+Pure. The RefusedError of a handler is sent as the status FAILED_PRECONDITION, with Kafka's error
+code in the trailing metadata, and is raised again in the caller. An unreachable peer becomes
+NETWORK_EXCEPTION. A connection that is lost during the call becomes the same code
+(`LostCallError`). A late response becomes REQUEST_TIMED_OUT. The caller receives only
 RefusedError.
 """
 

@@ -286,7 +286,7 @@ class GroupShard:
     # ---- requests of the classic protocol
 
     def join(self, join: Join, now: Instant) -> None:
-        """Handle a JoinGroup request.  Creates the group if it does not exist."""
+        """Handle a JoinGroup request. Creates the group if it does not exist."""
         group = self.groups.get(join.request.group_id)
         if group is None:
             self.classics.join_first(join, now)

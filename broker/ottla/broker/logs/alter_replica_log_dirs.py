@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs: moves replicas between the log directories of this broker (KIP-113).
 
-Pure.  A response without an error means that the move has begun.  DescribeLogDirs reports the
-progress of the move.  A request for the replica's current directory cancels its move.
+Pure. A response without an error means that the move has begun. DescribeLogDirs reports the
+progress of the move. A request for the replica's current directory cancels its move.
 """
 
 from typing import Generic

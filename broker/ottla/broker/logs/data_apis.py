@@ -1,4 +1,4 @@
-"""Registers the client APIs that work on this broker's own partitions.  Pure."""
+"""Registers the client APIs that work on this broker's own partitions. Pure."""
 
 from collections.abc import Awaitable, Callable
 

@@ -5,9 +5,9 @@ Pure; nothing awaits. `ProduceApi.handle` serves every request. A `FlatProduce` 
 read directly from its bytes, without message objects; only the encoding of its response differs.
 
 * acks 0 and 1 are answered after the append.  acks -1 waits in the purgatory until the high
-  watermark passes the batch.  Partitions still open at the timeout are answered REQUEST_TIMED_OUT.
+  watermark passes the batch. Partitions still open at the timeout are answered REQUEST_TIMED_OUT.
 * Some batches must be read record by record (`record.validation`, a compacted topic, a topic with
-  its own compression codec).  A large batch is read in a worker thread.  The next request of the
+  its own compression codec). A large batch is read in a worker thread. The next request of the
   connection is not started until the batch has been read.
 * The first batch of a transaction in a partition waits for the transaction coordinator
   (`transactional_appends`).

@@ -28,9 +28,9 @@ class RackAwareSelector:
         """Return the id of the follower from which a consumer in `rack` should fetch, or NO_REPLICA
         if the consumer should fetch from the leader.
 
-        The leader is chosen if it is in that rack, or if no other candidate is in that rack.  Among
+        The leader is chosen if it is in that rack, or if no other candidate is in that rack. Among
         several followers, the follower with the highest log end offset is chosen, then the follower
-        that caught up last, then the follower with the highest id.  A follower is not a candidate
+        that caught up last, then the follower with the highest id. A follower is not a candidate
         if it is fenced or has no endpoint on the consumer's listener.
         """
         if not partition.is_leader:

@@ -58,7 +58,7 @@ client."""
 class TelemetryApis:
     """Handlers of GetTelemetrySubscriptions and PushTelemetry, version 0.
 
-    If telemetry is not offered, both requests are answered with UNSUPPORTED_VERSION.  A connection
+    If telemetry is not offered, both requests are answered with UNSUPPORTED_VERSION. A connection
     to which telemetry was offered is served until it closes.
     """
 

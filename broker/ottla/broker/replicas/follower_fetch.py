@@ -12,7 +12,7 @@ Invariants:
   record is never appended after records that may belong to another log.
 - OneBadPartitionHoldsUpNoOther.
 - AsksFromWhatIsFlushed: where a flush is required, the fetch offset promises that all records below
-  it are flushed.  This includes records written as a leader or fetched before.
+  it are flushed. This includes records written as a leader or fetched before.
 """
 
 import logging

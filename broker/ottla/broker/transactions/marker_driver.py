@@ -1,10 +1,10 @@
 """Sends transaction markers: one task and one connection for each broker with waiting markers.
 
-Markers for this broker itself need no connection.  While a request is in flight, the markers of all
+Markers for this broker itself need no connection. While a request is in flight, the markers of all
 transactions accumulate, and are sent with the next request.
 
-An unanswered request is sent again, to the leader in the metadata.  This is safe, because a
-repeated marker has no further effect.  An unreachable broker delays only its own markers.
+An unanswered request is sent again, to the leader in the metadata. This is safe, because a
+repeated marker has no further effect. An unreachable broker delays only its own markers.
 """
 
 import logging

@@ -208,7 +208,7 @@ BUMPING_END_RULES: dict[TransactionStatus, tuple[EndRule, EndRule, EndRule, EndR
 transaction.
 
 A commit at the epoch before an abort is not a retry of the abort. The coordinator has then aborted
-without a request, as after a timeout.  Kafka returns PRODUCER_FENCED since KAFKA-20785, which
+without a request, as after a timeout. Kafka returns PRODUCER_FENCED since KAFKA-20785, which
 Streams survives.  4.4.0 still returns INVALID_TXN_STATE, which ends a Streams thread.
 """
 

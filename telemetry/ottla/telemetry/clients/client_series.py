@@ -9,7 +9,7 @@ Each push lists all series of a client. A gauge that a push omits is deleted at 
 group member, for example, is different after each rejoin. A sum is deleted several pushes later,
 because a client may omit sums that did not grow.
 
-The values of a client are stored as one list, in the order of its push.  Nearly every push has the
+The values of a client are stored as one list, in the order of its push. Nearly every push has the
 same series as the previous push, and then simply replaces that list.
 """
 
@@ -56,7 +56,7 @@ NODE_PREFIXES = ("kafka_", "ottla_", "process_", "python_")
 """Prefixes of the names of all metrics of a node.
 
 A client's metric with such a prefix is refused, because readers could mistake it for a metric of
-the node.  For example, a client's gauge `X_count` could be mistaken for part of the node's summary
+the node. For example, a client's gauge `X_count` could be mistaken for part of the node's summary
 `X`. Standard metrics of clients have the prefix `org_apache_kafka_` (KIP-714).
 """
 

@@ -1,4 +1,4 @@
-"""Interface of exporters of clients' metrics.  The number of exporters is not limited, and no
+"""Interface of exporters of clients' metrics. The number of exporters is not limited, and no
 exporter can delay a client."""
 
 from collections.abc import Mapping, Sequence

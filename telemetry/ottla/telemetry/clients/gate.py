@@ -1,4 +1,4 @@
-"""Earliest times of a client's next requests, as KIP-714 requires.  Pure.
+"""Earliest times of a client's next requests, as KIP-714 requires. Pure.
 
 ```
 Get       (GetTelemetrySubscriptions) an interval after the last accepted Get or push push
@@ -8,7 +8,7 @@ after a push that was refused as UNKNOWN_SUBSCRIPTION_ID or with
 ```
 
 Invariant OnePushAnInterval: two accepted pushes are at least an interval apart, as long as the
-interval does not change.  A request that is too early changes nothing, so the client may repeat it
+interval does not change. A request that is too early changes nothing, so the client may repeat it
 at the time that the response names.
 
 Kafka rejects a push after an excused Get until the interval is over. However, clients send their

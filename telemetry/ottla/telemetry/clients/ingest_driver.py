@@ -2,15 +2,15 @@
 exporters.
 
 One worker thread processes many pushes at a time, because switching to a thread and back costs as
-much as processing several pushes.  The event loop queues a push and later delivers the result.
+much as processing several pushes. The event loop queues a push and later delivers the result.
 
 The event loop processes a small push itself, in a fraction of the time that the switch to the
-thread takes.  Nearly every push equals the client's previous push except for its numbers
-(`layout.py`). Such a push needs no other processing.  For any other small push, the loop only
-checks whether the push is valid, and responds.  The remaining work waits until more pushes have
+thread takes. Nearly every push equals the client's previous push except for its numbers
+(`layout.py`). Such a push needs no other processing. For any other small push, the loop only
+checks whether the push is valid, and responds. The remaining work waits until more pushes have
 arrived.
 
-The number and the total size of waiting pushes are limited.  A push that exceeds a limit is refused
+The number and the total size of waiting pushes are limited. A push that exceeds a limit is refused
 at once with THROTTLING_QUOTA_EXCEEDED.
 """
 

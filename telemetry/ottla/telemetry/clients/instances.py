@@ -7,7 +7,7 @@ content of pushes is not examined. Invariants:
 - BoundedInstances: the number of client instances is limited.
 - LastIsLast: after an accepted terminating push, no other request of the instance is accepted.
 - RefusedInOrder: the first failed check, in Kafka's order, determines the error.
-- RefusedEndsNothing: a refused terminating push does not end the instance.  In Kafka 4.4, the next
+- RefusedEndsNothing: a refused terminating push does not end the instance. In Kafka 4.4, the next
   push of the client is refused because of it.
 """
 
@@ -159,9 +159,9 @@ class InstanceCounts:
 
 class ClientInstances:
     """All clients that report to this broker, and the times from which their next requests are
-    accepted.  Their number is limited.
+    accepted. Their number is limited.
 
-    `fresh_id` returns ids for clients without an id.  `on_stale` is called for each instance that
+    `fresh_id` returns ids for clients without an id. `on_stale` is called for each instance that
     is deleted or gets another subscription, so that other components delete their data about it.
     `on_crowded` is called when the limit is reached, at most once in five minutes.
     """

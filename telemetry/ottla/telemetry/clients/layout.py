@@ -1,7 +1,7 @@
 """Positions of the numbers in a push. If the next push has the same layout, it need not be decoded.
 
-Pure.  A client pushes the same series repeatedly, and OTLP encodes values and times as eight bytes
-each.  Two pushes of the same series differ only in these bytes.  A layout contains their positions.
+Pure. A client pushes the same series repeatedly, and OTLP encodes values and times as eight bytes
+each. Two pushes of the same series differ only in these bytes. A layout contains their positions.
 If all other bytes (names, tags, lengths) are equal, the push decodes to the same series, with the
 values at these positions.
 

@@ -1,7 +1,7 @@
 """OTLP metrics of clients: parsed within limits, labelled with the client, and converted to points.
 
-Pure.  Gauges, sums and histograms become points.  Exponential histograms and summaries, which no
-Kafka client sends, are forwarded without conversion.  The format is `metrics.proto` of
+Pure. Gauges, sums and histograms become points. Exponential histograms and summaries, which no
+Kafka client sends, are forwarded without conversion. The format is `metrics.proto` of
 opentelemetry-proto, version 1.
 """
 

@@ -63,7 +63,7 @@ def fields_of(message: Descriptor) -> Fields:
 
 
 def check_parts(data: bytes, fields: Fields) -> None:
-    """Check the number of parts (messages, texts and lists) in a push.  Raises RefusedError if a
+    """Check the number of parts (messages, texts and lists) in a push. Raises RefusedError if a
     push has too many parts, or CorruptDataError if the message is malformed."""
     if len(data) <= UNCOUNTED_BYTES_MAX:
         return

@@ -165,7 +165,7 @@ def subscription_id_of(metrics: tuple[str, ...], interval_ms: int, client: UUID)
     """Return KIP-714's subscription id as an int32, computed as in Kafka.
 
     The id is the CRC32C of the metrics and the interval, XORed with the hash of the client's id.
-    Kafka's set of metrics is unordered.  Here it is sorted, so that equal content always has the
+    Kafka's set of metrics is unordered. Here it is sorted, so that equal content always has the
     same id.
     """
     content = f"[{', '.join(metrics)}]{interval_ms}".encode()

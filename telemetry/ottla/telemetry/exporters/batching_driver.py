@@ -1,8 +1,8 @@
 """The loop that all exporters of metrics share: it collects a batch, sends it, and waits before a
 retry if sending fails.
 
-Exporters differ in `deliver`, which sends one batch and returns the outcome.  During an outage of
-the receiver, `offer` takes no longer than usual; the oldest pushes are dropped and counted.  The
+Exporters differ in `deliver`, which sends one batch and returns the outcome. During an outage of
+the receiver, `offer` takes no longer than usual; the oldest pushes are dropped and counted. The
 start and the end of an outage are logged once.
 """
 

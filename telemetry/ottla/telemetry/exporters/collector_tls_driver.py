@@ -100,7 +100,7 @@ def system_certificates() -> bytes | None:
 
 
 def renewed(tls: CollectorTls, make: Callable[[], "SpanExporter"]) -> "SpanExporter":
-    """Return a span exporter that wraps the span exporter created by `make`.  If the certificates
+    """Return a span exporter that wraps the span exporter created by `make`. If the certificates
     have changed, the wrapper calls `make` again before it exports spans."""
     # The SDK is installed only where spans are sent.
     from opentelemetry.sdk.trace.export import SpanExporter

@@ -1,6 +1,6 @@
 """The queue of an exporter, limited in pushes and bytes, and the times of its retries.
 
-Pure.  A full queue drops the oldest push, because after an outage the newest metrics matter most.
+Pure. A full queue drops the oldest push, because after an outage the newest metrics matter most.
 """
 
 from collections import deque

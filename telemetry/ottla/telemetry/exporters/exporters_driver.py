@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 def open_exporters(
     config: ExporterConfig, *, rng: Rng, texts: Mapping[str, str], send: "Send | None" = None
 ) -> list[Exporter]:
-    """Return the exporters that the settings require, which are not running yet.  Raises
+    """Return the exporters that the settings require, which are not running yet. Raises
     ConfigError if a plug-in cannot be loaded.
 
-    `texts` are the node's settings as written in its file.  `send` writes to the topic
-    `__client_metrics`; a controller passes None, and then has no topic exporter.  Modules of
+    `texts` are the node's settings as written in its file. `send` writes to the topic
+    `__client_metrics`; a controller passes None, and then has no topic exporter. Modules of
     exporters that are not configured are not imported.
     """
     exporters: list[Exporter] = []

@@ -55,7 +55,7 @@ def open_tracer_provider(config: ExporterConfig, attributes: Mapping[str, str]) 
     """Return a provider of OpenTelemetry tracers that sends spans to all collectors. The caller
     must end it with `close_tracer_provider`.
 
-    `attributes` identify the node.  Every span is recorded, because the code that creates spans has
+    `attributes` identify the node. Every span is recorded, because the code that creates spans has
     already decided which requests are sampled.
     """
     from opentelemetry.sdk.resources import Resource

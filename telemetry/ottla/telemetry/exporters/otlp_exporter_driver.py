@@ -1,8 +1,8 @@
 """Exporter of metrics to an OTLP collector, over gRPC or HTTP.
 
 A batch consists of the concatenated bytes of pushes, which are a valid ExportMetricsServiceRequest.
-Therefore no message is encoded again.  The SDK's own exporters are not used, because they encode
-only metrics that the SDK itself has measured.  Failures are retried if they are retriable by OTLP's
+Therefore no message is encoded again. The SDK's own exporters are not used, because they encode
+only metrics that the SDK itself has measured. Failures are retried if they are retriable by OTLP's
 specification.
 """
 

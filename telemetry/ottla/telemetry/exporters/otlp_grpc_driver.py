@@ -1,7 +1,7 @@
-"""OTLP over gRPC: one call per batch.  A trio task awaits the call, without an additional thread.
+"""OTLP over gRPC: one call per batch. A trio task awaits the call, without an additional thread.
 
 All other code uses gRPC through `rpc/`, with an asyncio thread, but telemetry must not import that
-package.  For occasional calls, gRPC's callback API is sufficient and needs no event loop. It starts
+package. For occasional calls, gRPC's callback API is sufficient and needs no event loop. It starts
 a call at once, and reports its end from a thread of gRPC, which wakes the trio task.
 """
 

@@ -1,6 +1,6 @@
 """OTLP over HTTP: one POST per batch, in a worker thread, on a new connection.
 
-Batches are sent at most a few times a second.  A persistent connection would save little, because
+Batches are sent at most a few times a second. A persistent connection would save little, because
 the collector would often have closed it.
 """
 
@@ -90,7 +90,7 @@ def _outcome_of(answer: http.client.HTTPResponse, body: bytes) -> ExportOutcome:
 
 def retry_after_ms(header: str | None, now: datetime) -> int | None:
     """Return the delay in ms that a Retry-After header requests, by a number of seconds or by a
-    date.  Returns None if the header is missing or has another format."""
+    date. Returns None if the header is missing or has another format."""
     if header is None:
         return None
     seconds = header.strip()

@@ -66,7 +66,7 @@ class PluginExporter:
 
 
 def load_plugin(name: str, texts: Mapping[str, str]) -> Plugin:
-    """Create and return the plug-in `name` with its settings.  Raises ConfigError if the plug-in
+    """Create and return the plug-in `name` with its settings. Raises ConfigError if the plug-in
     cannot be created."""
     found = entry_points(group=GROUP, name=name)
     if not found:

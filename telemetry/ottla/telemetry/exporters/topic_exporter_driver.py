@@ -1,6 +1,6 @@
 """Exporter of clients' metrics as records of the topic `__client_metrics`.
 
-The broker supplies `send`, because telemetry must not import a producer.  `send` creates the topic
+The broker supplies `send`, because telemetry must not import a producer. `send` creates the topic
 if it does not exist, and returns when the records are acknowledged.
 """
 

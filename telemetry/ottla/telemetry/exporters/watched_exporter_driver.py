@@ -43,7 +43,7 @@ class WatchedExporter(SpanExporter):
     calls it in one of its threads."""
 
     def __init__(self, name: str, exporter: SpanExporter) -> None:
-        """Wrap a span exporter.  `name` is the address of the collector, for log messages."""
+        """Wrap a span exporter. `name` is the address of the collector, for log messages."""
         self._name = name
         self._exporter = exporter
         self._lost_count = 0

@@ -1,13 +1,13 @@
 """Counters, gauges and histograms of this node: plain integers, and a registry that reads them.
 
 Pure, and independent of OpenTelemetry, whose collection of 10,000 series blocks the event loop
-longer than a client may wait.  Counting is one integer addition (`cell.value += 1`); all other work
-is done at a scrape.  A registry has *collectors*.  Each collector yields families, and each family
-yields its samples one by one, so that the reader decides when to yield to other tasks.  Other tasks
+longer than a client may wait. Counting is one integer addition (`cell.value += 1`); all other work
+is done at a scrape. A registry has *collectors*.  Each collector yields families, and each family
+yields its samples one by one, so that the reader decides when to yield to other tasks. Other tasks
 may run between two samples, so a collector iterates over a copy of any data that can change.
 
 A collector or family that processes much data before its first number yields None from time to
-time.  The reader may then yield to other tasks.
+time. The reader may then yield to other tasks.
 """
 
 from bisect import bisect_left, bisect_right

@@ -1,10 +1,10 @@
 """HTTP server for Prometheus and for probes: GET /metrics, /healthz and /readyz over HTTP or HTTPS.
 
 The metrics text is rendered in slices of a few milliseconds, between which other tasks of the
-process run. Each slice is sent at once.  A scrape therefore does not block the event loop, and the
-whole text is never in memory.  The size and duration of requests, and the number of connections,
-are limited.  If there are too many connections, the connection that has been idle longest is
-closed.  If a token or users are configured, requests for /metrics without valid credentials are
+process run. Each slice is sent at once. A scrape therefore does not block the event loop, and the
+whole text is never in memory. The size and duration of requests, and the number of connections,
+are limited. If there are too many connections, the connection that has been idle longest is
+closed. If a token or users are configured, requests for /metrics without valid credentials are
 refused.
 
 /healthz shows that the event loop responds. /readyz shows whether the node is ready. If it is not
@@ -123,7 +123,7 @@ async def serve_metrics(
 
 
 class MetricsTls:
-    """The TLS certificate of the metrics server.  If its file changes, new connections use the new
+    """The TLS certificate of the metrics server. If its file changes, new connections use the new
     certificate."""
 
     def __init__(self, config: TlsConfig) -> None:

@@ -1,8 +1,8 @@
 """Rendering of a registry of metrics as Prometheus text (exposition format 0.0.4), in pieces
 between which other tasks may run.
 
-Pure.  A piece consists of some rows of one family. The caller decides after how many pieces other
-tasks run.  Invariants:
+Pure. A piece consists of some rows of one family. The caller decides after how many pieces other
+tasks run. Invariants:
 - OneFamilyOnePlace: all rows of a name are adjacent, below its TYPE.
 - EveryRowParses: every row is valid Prometheus text.
 """

@@ -32,7 +32,7 @@ without members has the cost 1."""
 class ConsumerGroupDescribeApi:
     """Handler of ConsumerGroupDescribe, versions 0 and 1.
 
-    `is_served` returns True while this broker supports the consumer protocol.  `image` returns the
+    `is_served` returns True while this broker supports the consumer protocol. `image` returns the
     metadata with the topic names.
     """
 

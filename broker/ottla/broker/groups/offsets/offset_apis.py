@@ -1,6 +1,6 @@
-"""OffsetFetch and OffsetDelete: read and delete the committed offsets of groups.  Pure.
+"""OffsetFetch and OffsetDelete: read and delete the committed offsets of groups. Pure.
 
-Requests name topics by id from version 10 on, and by name in earlier versions.  The coordinator
+Requests name topics by id from version 10 on, and by name in earlier versions. The coordinator
 stores both, so that offsets of a deleted topic are not used for a new topic with its name.
 """
 

@@ -28,7 +28,7 @@ ASSIGNOR = "simple"
 class ShareGroupDescribeApi:
     """Handler of ShareGroupDescribe, version 1.
 
-    `is_served` returns True if the cluster's share.version includes share groups.  `image` returns
+    `is_served` returns True if the cluster's share.version includes share groups. `image` returns
     the metadata with the topic names.
     """
 

@@ -13,7 +13,7 @@ Invariants:
 - OneInFlightPerKey: at most `key_concurrency` records of a key are ready, taken or in back-off.
   These records became due first, and a released record precedes all later records of its key.
 - NoClassStarves: the first ready record of each priority is among the next `len(TURNS)` that are
-  taken.  The exception is that a record of this priority with a lower offset becomes ready before.
+  taken. The exception is that a record of this priority with a lower offset becomes ready before.
 - OnePlace: the number of records in all places equals the number of unsettled records below
   `scanned_offset`.
 
