@@ -80,8 +80,8 @@ class OpenPartitions:
 
 
 def replicas_of(index: int, leader: int, others: Sequence[int]) -> list[int]:
-    """Return the broker ids of a partition's replicas: first the leader, then other brokers, which
-    alternate between partitions."""
+    """Return the broker ids of a partition's replicas: the leader first, then the followers. The
+    followers are chosen in rotation, so that partitions of one leader have different followers."""
     first = index % len(others)
     return [leader, *others[first:], *others[:first]]
 

@@ -194,8 +194,8 @@ class LedShare:
         self.leader_epoch = partition.leader_epoch
         self.stage = Stage.LOADING
         self.failure = ErrorCode.NONE
-        """Error code that clients get after the share partition was dropped. It is NONE if the
-        clients should load the share partition again."""
+        """Error code of requests that still wait when the share partition is dropped. If it is
+        NONE, these requests open the share partition again."""
         self.share: SharePartition
         """Delivery state of the share partition, which exists from stage READY on."""
         self.started_ms = ports.clock.monotonic_ms()

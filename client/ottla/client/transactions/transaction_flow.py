@@ -263,8 +263,8 @@ class TransactionFlow:
         return tuple(self._wanted) if self.stage is TransactionStage.OPEN else ()
 
     def admits(self, at: TopicPartition) -> bool:
-        """Return whether batches of a partition may be sent at present. With EXPLICIT, the
-        coordinator must first add the partition."""
+        """Return whether batches of a partition may be sent at present. In mode EXPLICIT, the
+        coordinator must first have added the partition to the transaction."""
         return self.protocol is TransactionProtocol.IMPLICIT or at in self._added
 
     def on_sent(self) -> None:

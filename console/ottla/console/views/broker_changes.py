@@ -92,7 +92,7 @@ async def uncordon(request: PageRequest) -> PageView:
 
 async def drain(request: PageRequest) -> PageView:
     """Start the drain of a broker, which moves its leaderships to other brokers. Returns a redirect
-    to the page of the long action."""
+    to the progress page of this background action."""
     one = await _broker(request)
     if request.form.get("force", "") != "yes":
         await check_drain(request.admin, [one])
@@ -121,7 +121,7 @@ async def undrain(request: PageRequest) -> PageView:
 
 async def remove(request: PageRequest) -> PageView:
     """Start the removal of a broker: moves of its replicas, a wait for its stop, and the deletion
-    of its registration. Returns a redirect to the page of the long action."""
+    of its registration. Returns a redirect to the progress page of this background action."""
     broker = broker_id_of(request.path["broker"])
     throttle = _rate(request.form)
     await removal_of(request.admin, broker, throttle)

@@ -1,4 +1,5 @@
-"""Plan of a balance in the metadata log, and the throttle of its moves.
+"""Plan that balances replicas across brokers, and the throttle of its moves, as stored in the
+metadata log.
 
 The plan and its throttle are dynamic settings, so every controller and broker knows them. The
 throttle is cluster-wide, and each topic lists the replicas to which the throttle applies. A rate

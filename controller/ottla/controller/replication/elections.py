@@ -99,7 +99,7 @@ def brokers_unavailable(
 
     Brokers that leave together never become leader for each other. If `is_unclean`, they may have
     lost records, so they are also removed from the sets of eligible replicas (ELRs).
-    `only_directories` contains the directories of the brokers that have failed; None stands for all
+    `only_directories` contains the failed directories of the brokers; None stands for all
     directories.
     """
     rules = TopicRules(image, config, leaving=leaving)

@@ -16,8 +16,8 @@ _WRAPPED = re.compile(
 )
 """Pattern of class names and prefixes that Spark writes before an error message."""
 _TRACEBACK = re.compile(r"\bTraceback \(most recent call last\):")
-"""Pattern of the first line of a Python traceback. For functions without Arrow, Spark 4.3 writes
-other text before it."""
+"""Pattern of the first line of a Python traceback. Other text may precede it on the line: Spark 4.3
+adds a prefix for Python functions that do not use Arrow."""
 _LAST_OF_TRACEBACK = re.compile(r"^(?:[\w.]+(?:Error|Exception|Exit)\w*): (.*)$", re.MULTILINE)
 _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
 _NOT_OWN = re.compile(

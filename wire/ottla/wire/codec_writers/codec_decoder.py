@@ -61,8 +61,8 @@ class _Decoder(FunctionSource):
     """True if the generated function reads `data` as bytes, False if as a memoryview."""
 
     def read(self, code: str, target: str) -> None:
-        """Queue the generated read of a fixed-size value into `target`. `flush` generates one read
-        for all queued values."""
+        """Plan to read a fixed-size value into the variable `target`. No code is generated yet:
+        `flush` generates one read for all planned values."""
         self.pending.append((code, target))
 
     def flush(self) -> None:

@@ -81,8 +81,8 @@ def redrive_address(group: str) -> str:
 
 
 async def redrive(request: PageRequest) -> PageView:
-    """Start to move dead letters of a share group back to the partitions of their records. Returns
-    a redirect to the page of the long action."""
+    """Start to move the dead letters of a share group back to the partitions from which they came.
+    Returns a redirect to the progress page of this background action."""
     group = request.path["group"]
     choice = choice_of(group, request.form, request.now_ms)
     letters = await letters_of(request.admin, choice)

@@ -55,8 +55,9 @@ UNAUTHENTICATED_CHUNK_BYTES = 4 * KIB
 
 UNAUTHENTICATED_GRACE_MS = 5_000
 """Maximum milliseconds for the arrival of an unauthenticated client's frame while other connections
-wait for memory. The frame's own waits count. With a smaller value, logins with large tokens over
-slow lines are cut off. With a larger one, the other connections wait longer."""
+wait for memory. Time that the frame itself waits for memory is included. With a smaller value,
+logins with large tokens over slow lines are cut off. With a larger one, the other connections wait
+longer."""
 
 TRIM_BYTES = 8 * MIB
 """Number of bytes by which the used request memory must fall below its last peak before the process
