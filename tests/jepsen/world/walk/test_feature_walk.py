@@ -7,7 +7,7 @@ from ottla.jepsen.world.runner import Job, run_batch
 from ottla.jepsen.world.walk.feature_walk import FeatureWalk
 from tests.jepsen.search_length import length
 
-SCHEDULE_COUNT = length(500, 10_000)
+SCHEDULE_COUNT = length(100, 10_000)
 JOB = Job(engine="walk", subject="features", budget=FeatureWalk.budget)
 
 
