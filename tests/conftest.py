@@ -17,6 +17,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -249,16 +250,29 @@ def restored_log_levels() -> Iterator[None]:
     `setLevel` empties the caches of all loggers, which would be most of the time of a fast test:
     only levels that changed are set.
     """
-    levels = {logger: logger.level for logger in loggers_of_ottla()}
+    loggers = loggers_of_ottla(counts_of_loggers())
+    levels = [logger.level for logger in loggers]
     yield
-    for logger in loggers_of_ottla():
-        level = levels.get(logger, logging.NOTSET)
+    now = loggers_of_ottla(counts_of_loggers())
+    if now is loggers and [logger.level for logger in now] == levels:
+        return
+    before = dict(zip(loggers, levels, strict=True))
+    for logger in now:
+        level = before.get(logger, logging.NOTSET)
         if logger.level != level:
             logger.setLevel(level)
 
 
-def loggers_of_ottla() -> list[logging.Logger]:
-    """Return the loggers of Ottla's modules that exist so far."""
+def counts_of_loggers() -> tuple[int, int]:
+    """Return the number of names of loggers, and of those that are only parents of others."""
+    kinds = list(map(type, logging.root.manager.loggerDict.values()))
+    return len(kinds), kinds.count(logging.PlaceHolder)
+
+
+@lru_cache(maxsize=1)
+def loggers_of_ottla(counts: tuple[int, int]) -> list[logging.Logger]:
+    """Return the loggers of Ottla's modules. `counts` are those of all loggers: as long as they
+    stay the same, there is no new one."""
     loggers = logging.root.manager.loggerDict
     return [
         logger

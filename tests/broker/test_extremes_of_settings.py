@@ -62,8 +62,10 @@ TOPIC = "extremes"
 CLIENT_ID = "limited"
 UNKNOWN_SERVER_ERROR = -1
 ANSWER_WITHIN_S = 120.0
-BATCH = build_batch([RecordToBuild(1_700_000_000_000, b"key", b"v" * 400_000)])
+LARGE_BATCH = build_batch([RecordToBuild(1_700_000_000_000, b"key", b"v" * 400_000)])
 """Large enough for a throttle of 2^31 ms at one byte a second, with a few of them."""
+SMALL_BATCH = build_batch([RecordToBuild(1_700_000_000_000, b"key", b"v" * 4_000)])
+"""Batch that is written once for each extreme of a setting, and read again after each later one."""
 
 LIMITS = (5e-324, 1e-300, 0.001, 1.0, 100.0, float(INT32_MAX), float(INT64_MAX), 1.79e308)
 """Limits, of which the least and the largest that a quota accepts are used."""
@@ -109,14 +111,15 @@ def codes_in(answer: Any) -> Iterator[int]:
 
 
 PRODUCED_FOR_A_QUOTA = 7
-"""Produce requests that owe more than 2^31 ms at one byte a second."""
+"""Number of Produce requests that owe more than 2^31 ms at one byte a second."""
 
 
 def requests(produce_count: int, *, creates_topics: bool = True) -> Iterator[tuple[Message, int]]:
     """Yield the requests that settings and quotas touch, with their versions."""
     topic = MetadataRequestTopic(name=TOPIC)
     yield MetadataRequest(topics=[topic]), 9
-    produced = PartitionProduceData(index=0, records=BATCH)
+    batch = LARGE_BATCH if produce_count == PRODUCED_FOR_A_QUOTA else SMALL_BATCH
+    produced = PartitionProduceData(index=0, records=batch)
     for _ in range(produce_count):
         data = [TopicProduceData(name=TOPIC, partition_data=[produced])]
         yield ProduceRequest(acks=1, timeout_ms=1_000, topic_data=data), 9

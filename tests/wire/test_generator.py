@@ -29,7 +29,8 @@ def test_a_message_has_a_file_exactly_if_code_outside_of_tests_uses_it() -> None
         module
         for path in ROOT.glob("*/ottla/**/*.py")
         if path.parent != FOLDER
-        for module in messages_imported(ast.parse(path.read_text()))
+        if "ottla.wire.messages" in (text := path.read_text())  # few need a syntax tree
+        for module in messages_imported(ast.parse(text))
     }
     committed = {path.stem for path in FOLDER.glob("*.py")} - {"__init__"}
     assert used - committed == set(), "run python -m ottla.wire.generator with their names"

@@ -28,15 +28,15 @@ from hypothesis import strategies as st
 import ottla.testing.world as world
 
 RECORDS = [world.Record(key=b"k", value=b"%d" % number) for number in range(6)]
-PLANS = st.builds(world.ClusterPlan, seed=st.integers(0, 999))
+PLANS = st.builds(world.ClusterPlan, seed=st.integers(0, 9))
 KILLS = st.lists(
     st.builds(
         world.Kill,
         st.just(0),
-        st.builds(world.Mark, st.just("work"), st.integers(1, 6)),
+        st.builds(world.Mark, st.just("work"), st.integers(1, 3)),
         restart_after_s=st.just(1.0),
     ),
-    max_size=3,
+    max_size=2,
 ).map(lambda kills: world.FaultSchedule(tuple(kills)))
 
 
