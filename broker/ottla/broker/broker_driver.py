@@ -22,7 +22,7 @@ from ottla.broker.cluster.settings.dynamic_settings import (
     OwnSettingsPublisher,
 )
 from ottla.broker.cluster.settings.settings_without_effect import SettingsWithoutEffect
-from ottla.broker.cluster.tiered_creation import TieredCreation
+from ottla.broker.cluster.store_refusals import StoreRefusals
 from ottla.broker.coordinators.placement import partition_of
 from ottla.broker.coordinators.shard_coordinator_driver import CoordinatorDriver
 from ottla.broker.groups.offsets.offsets_upload_driver import OffsetsUpload
@@ -468,7 +468,8 @@ class Broker:
             self.dispatcher
         )
         if self.tier is not None:
-            TieredCreation(self.tier.refusal).wrap_handlers(self.dispatcher)
+            refusals = StoreRefusals(self.tier.refusal, lambda: self.metadata.image)
+            refusals.wrap_handlers(self.dispatcher)
         self._register_own_requests()
         register_replica_apis(self.dispatcher, table=self.table, logs=self.logs)
         self.telemetry.register_apis(self.dispatcher)

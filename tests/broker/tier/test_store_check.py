@@ -1,4 +1,5 @@
-"""A store that refuses the broker is reported when a tiered topic is created."""
+"""A store that refuses the broker is reported when a tiered topic is created, or when a topic gets
+tiered storage by its settings."""
 
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,10 @@ import trio
 
 from ottla.broker.tier.store_check_driver import CHECK_AGAIN_S, CREATION_TIMEOUT_S, StoreCheck
 from ottla.client.admin import open_admin
+from ottla.client.admin_parts.admin_configs import ConfigResource
 from ottla.client.testing import open_test_cluster
 from ottla.model.errors import ErrorCode, RefusedError
+from ottla.model.settings.resources import ConfigKind
 from ottla.storage.tier.store_seam import StoreError, StoreRefusedError
 
 
@@ -50,6 +53,10 @@ async def test_only_a_refusal_forbids_a_tiered_topic(autojump_clock: Any) -> Non
         assert await check.refusal() == ""
 
 
+async def replaced(admin: Any, settings: dict[str, str]) -> None:
+    await admin.replace_configs(ConfigResource(ConfigKind.TOPIC, "local"), settings)
+
+
 async def test_a_tiered_topic_is_refused_in_a_sentence_and_others_are_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,5 +83,13 @@ async def test_a_tiered_topic_is_refused_in_a_sentence_and_others_are_created(
                 await admin.create_topic("after", configs=tiered)
             assert caught.value.code is ErrorCode.INVALID_CONFIG
             await admin.create_topic("local")
+            same = (caught.value.code, caught.value.message)
+            for change in (admin.alter_topic_configs("local", tiered), replaced(admin, tiered)):
+                with pytest.raises(RefusedError) as altered:
+                    await change
+                assert (altered.value.code, altered.value.message) == same
+            # The store is not asked about a topic that is tiered already, or stays local.
+            await admin.alter_topic_configs("before", {**tiered, "segment.ms": "100000"})
+            await admin.alter_topic_configs("local", {"remote.storage.enable": "false"})
             assert set(await admin.list_topics()) >= {"before", "local"}
             assert "after" not in await admin.list_topics()

@@ -18,6 +18,7 @@ Changes, decided by the active controller
 cleaner_api.py                DescribeCleaner and CleanLogs, APIs of Ottla's own
 offload_api.py                OffloadLogs, an API of Ottla's own
 quota_usage_api.py            DescribeQuotaUsage, an API of Ottla's own
+store_refusals.py             tiered topics that the object store refuses
 own_requests.py               the clients that may send requests of Ottla's own APIs
 
 settings/                     settings of topics, brokers and groups: described, altered, effective

@@ -8,11 +8,13 @@ metadata image. Publishing includes loading the certificates. Requests above a s
 refused, because checking them would take too long.
 """
 
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
 import trio
 
+from ottla.broker.cluster.settings.split_changes import ChangeRequest as Request
+from ottla.broker.cluster.settings.split_changes import split_changes
 from ottla.metadata.records import BROKER_RESOURCE
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.ids import parse_node_id
@@ -21,24 +23,15 @@ from ottla.model.settings.broker import BrokerConfig
 from ottla.model.settings.resources import AlterOperation, ConfigKind
 from ottla.model.settings.security.dynamic_tls import is_listener_tls_key
 from ottla.node.admin.alter_configs import ForwardHandler
-from ottla.node.admin.merged_results import merged
 from ottla.node.admin.metadata_cache import MetadataCache
 from ottla.node.authorization.questions import may_on_cluster
 from ottla.node.network.dispatch import Dispatcher, Handler, HandlerResult, RequestContext
 from ottla.node.network.steps import Answer, StepPace, begun
 from ottla.wire.apis import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
-from ottla.wire.codec_types import Message
 from ottla.wire.messages.alter_configs_request import AlterConfigsRequest, AlterConfigsResource
-from ottla.wire.messages.alter_configs_response import AlterConfigsResourceResponse as Replaced
-from ottla.wire.messages.alter_configs_response import AlterConfigsResponse
 from ottla.wire.messages.incremental_alter_configs_request import (
     AlterConfigsResource as AlteredResource,
 )
-from ottla.wire.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
-from ottla.wire.messages.incremental_alter_configs_response import (
-    AlterConfigsResourceResponse as Altered,
-)
-from ottla.wire.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
 
 CHANGES_MAX = 200
 """Maximum number of settings in a request that changes the certificates of listeners. With a larger
@@ -48,7 +41,6 @@ TRIED_WITHIN_S = 10.0
 """Maximum seconds for reading the certificate files that a request names. A change that takes
 longer to test is refused."""
 
-Request: TypeAlias = IncrementalAlterConfigsRequest | AlterConfigsRequest
 Resource: TypeAlias = AlteredResource | AlterConfigsResource
 Changes: TypeAlias = dict[str, str | None]
 
@@ -115,7 +107,7 @@ class AlterCertificates:
         if not found or not may_on_cluster(context.permissions, AclOperation.ALTER_CONFIGS):
             return forward(context, request)
         if change_count > CHANGES_MAX:
-            _, merge = self._split(request, dict.fromkeys(range(len(resources)), TOO_MANY))
+            _, merge = split_changes(request, dict.fromkeys(range(len(resources)), TOO_MANY))
             return merge(None)
         return self._tried(context, request, found, forward)
 
@@ -145,7 +137,7 @@ class AlterCertificates:
                     await self._try_out(request, request.resources[index])
                 except RefusedError as refusal:
                     refused[index] = refusal
-            rest, merge = self._split(request, refused)
+            rest, merge = split_changes(request, refused)
             if not rest.resources:
                 return merge(None)
             result: Any = forward(context, rest, merge)
@@ -204,35 +196,3 @@ class AlterCertificates:
                 "because its type is not LIST.",
             )
         return None if change.config_operation == AlterOperation.DELETE else change.value
-
-    @staticmethod
-    def _split(
-        request: Request, refused: Mapping[int, RefusedError]
-    ) -> tuple[Request, Callable[[Any], Message]]:
-        """Return the request without its refused resources (such as brokers), and a function that
-        adds the errors of the refused resources to the response."""
-        resources: list[Any] = list(request.resources)
-        left = [one for index, one in enumerate(resources) if index not in refused]
-        is_replaced = isinstance(request, AlterConfigsRequest)
-        outcome = Replaced if is_replaced else Altered
-        rest: Request = type(request)(resources=left, validate_only=request.validate_only)
-        ours = {
-            index: outcome(
-                error_code=refusal.code,
-                error_message=refusal.message,
-                resource_type=resources[index].resource_type,
-                resource_name=resources[index].resource_name,
-            )
-            for index, refusal in refused.items()
-        }
-
-        def merge(answer: Any) -> Message:
-            if answer is None:
-                answer = (
-                    AlterConfigsResponse() if is_replaced else IncrementalAlterConfigsResponse()
-                )
-            answer.responses = merged(len(resources), ours, answer.responses)
-            result: Message = answer
-            return result
-
-        return rest, merge
