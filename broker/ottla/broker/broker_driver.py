@@ -203,6 +203,8 @@ class Broker:
         ).register_with(self.parts)
         for relief in self.logs.reliefs:
             relief.on_short = tier.manager.copy_soon
+            if relief.path == self.config.log_dirs[0]:
+                relief.shrink_cache = tier.shrink_cache
         return tier
 
     def _open_coordinators(self) -> None:

@@ -18,6 +18,7 @@ from ottla.storage.log.log import Log
 from ottla.storage.manager.disk_relief_driver import DiskRelief
 from ottla.storage.manager.log_manager_driver import LogManager, open_log_manager
 from ottla.storage.segments.log_config import LogConfig
+from ottla.storage.tier.reads.cached_files_driver import CachedFiles
 from tests.storage.manager.test_log_upkeep import TrioClock, append, formatted_disk
 
 FREE_BYTES = 2_000
@@ -130,6 +131,28 @@ async def test_files_that_wait_for_their_removal_go_first(autojump_clock: MockCl
         assert log.local_start_offset == 3
         assert own.relief.segment_count == 0
         assert await own.free_bytes() >= FREE_BYTES
+
+
+async def test_a_cache_of_copied_segments_shrinks_before_segments_are_deleted(
+    autojump_clock: MockClock,
+) -> None:
+    async with volume() as own:
+        log = await own.add("a", 8, copied=6)
+        cache = CachedFiles(own.disk, "/one/cache", 10_000, free_bytes_min=FREE_BYTES)
+        await cache.open()
+        own.set_free(FREE_BYTES + 1_700)
+        for name in ("1", "2", "3"):
+            await cache.put(name, bytes(800))
+        assert await own.free_bytes() >= FREE_BYTES
+        assert ["1" in cache, "2" in cache, "3" in cache] == [False, True, False]
+        own.relief.shrink_cache = cache.shrink
+        own.set_free(FREE_BYTES - 500)
+        await own.relief.relieve()
+        assert cache.size_bytes == 0
+        assert log.local_start_offset == 0
+        own.set_free(FREE_BYTES - 1)
+        await own.relief.relieve()
+        assert log.local_start_offset > 0
 
 
 async def test_the_disk_is_looked_at_each_second(autojump_clock: MockClock) -> None:

@@ -3,8 +3,8 @@
 
 Two clusters of real processes run side by side, each on a tmpfs of its own: one with tiered
 storage and `local.retention.free.bytes` on a small one, the other without on one that is large
-enough. Both get the same load, several times the size of the small disk; so does an untiered topic
-of bounded retention beside the tiered one. Consumers read the topics from their beginning from time
+enough. Both get the same load, several times the size of the small disk, and the same again into an
+untiered topic of bounded retention. Consumers read the topics from their beginning from time
 to time, and in the end all records are read back. Each minute, one line with counts and latencies
 is printed.
 
@@ -153,7 +153,7 @@ class LoadedCluster:
         self.mount = root / name
         self.mount.mkdir()
         self.is_tiered = name == "tiered"
-        disks = 1.0 if self.is_tiered else arguments.times + 1
+        disks = 1.0 if self.is_tiered else arguments.times + 1.5
         size = f"size={int(disks * arguments.disk_mib)}m"
         subprocess.run(["mount", "-t", "tmpfs", "-o", size, "tmpfs", self.mount], check=True)
         self.directory = self.mount / "cluster"
@@ -205,11 +205,11 @@ class LoadedCluster:
             tiered = ["remote.storage.enable=true", *unlimited]
             tiered += [f"local.retention.bytes={local * MIB}"] if local else []
             self._create(TOPIC, [*configs, *tiered])
-            bounded = f"retention.bytes={2 * arguments.segment_mib * MIB}"
-            self._create(CONTROL_TOPIC, [*configs, bounded])
         else:
             self._create(TOPIC, [*configs, *unlimited])
-        topics = [TOPIC, CONTROL_TOPIC] if self.is_tiered else [TOPIC]
+        bounded = f"retention.bytes={2 * arguments.segment_mib * MIB}"
+        self._create(CONTROL_TOPIC, [*configs, bounded])
+        topics = (TOPIC, CONTROL_TOPIC)
         self.lanes = [Lane(topic, self.bootstrap, arguments.record_bytes) for topic in topics]
 
     def _create(self, topic: str, configs: list[str]) -> None:

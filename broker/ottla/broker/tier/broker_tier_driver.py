@@ -116,6 +116,11 @@ class BrokerTier:
         """Return the keys of a segment's objects in the object store."""
         return names_of(self._cluster_id, segment, topic).keys()
 
+    async def shrink_cache(self, size_bytes: int) -> int:
+        """Remove cached parts of copied segments from the first log directory, until `size_bytes`
+        are freed or the cache is empty. Returns the number of freed bytes."""
+        return await self._reader.shrink_files(size_bytes)
+
     def register_with(self, parts: PartRegistry) -> None:
         """Register the background tasks, metrics, status values and dynamic settings of tiered
         storage."""

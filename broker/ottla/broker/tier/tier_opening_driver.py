@@ -72,6 +72,7 @@ async def open_cluster_store(
             cluster_id=cluster_id,
             limits=ReaderLimits(
                 index_file_bytes=config.tier.index_cache_bytes_max,
+                files_free_bytes=config.tier.local_free_bytes_min,
                 gets_at_once=config.tier.reader_count,
             ),
             errors=errors,

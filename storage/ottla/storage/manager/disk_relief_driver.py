@@ -2,7 +2,8 @@
 has (`local.retention.free.bytes`).
 
 The free space is measured each second, because a busy producer fills a small volume within seconds.
-Files that wait for `file.delete.delay.ms` are removed first. Then `relief_plan` decides.
+Files that wait for `file.delete.delay.ms` are removed first, and then cached parts of copied
+segments. Then `relief_plan` decides.
 """
 
 import logging
@@ -60,6 +61,10 @@ class DiskRelief:
         self.on_short: Callable[[], None] = lambda: None
         """Function that is called while the directory is short of space and has too few copied
         segments."""
+        self.shrink_cache: Callable[[int], Awaitable[int]] | None = None
+        """Function that removes cached parts of copied segments from the directory, until the given
+        number of bytes is freed. Returns the number of freed bytes. None if the directory contains
+        no cache."""
         self.free_bytes_min = free_bytes_min
         """Number of free bytes below which copied segments are deleted; 0 disables the deletion."""
         self._clock = clock
@@ -86,6 +91,9 @@ class DiskRelief:
         `free_bytes_min`."""
         missing_bytes = await self._missing_bytes()
         if missing_bytes > 0 and await self._removal.remove_all():
+            missing_bytes = await self._missing_bytes()
+        # A cache that keeps the room would cost the logs all segments that they have locally.
+        if missing_bytes > 0 and self.shrink_cache and await self.shrink_cache(missing_bytes):
             missing_bytes = await self._missing_bytes()
         self.is_short = missing_bytes > 0
         if not self.is_short:

@@ -15,8 +15,8 @@ from ottla.storage.tier.stepped_crc_driver import crc_of_large
 
 CRC_BYTES: Final = 4
 ROOM_RATIO: Final = 0.05
-"""Fraction of the volume's size that the cache leaves free, because the logs of partitions need
-this space."""
+"""Fraction of the volume's size that the cache leaves free at least, because the logs of partitions
+need this space."""
 PENDING_BYTES_MAX: Final = 32 << 20
 """Maximum number of bytes that wait to be written to the disk. If the disk is slower than the
 object store, further values are not cached."""
@@ -26,9 +26,13 @@ class CachedFiles:
     """A cache of values in files. When the cache is full, the files that have not been used for the
     longest time are removed."""
 
-    def __init__(self, disk: Disk, directory: str, bytes_max: int) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, bytes_max: int, *, free_bytes_min: int = 0
+    ) -> None:
+        """Create the cache. It leaves at least `free_bytes_min` bytes of its volume free."""
         self._disk = disk
         self._directory = directory
+        self._free_bytes_min = free_bytes_min
         self.bytes_max = bytes_max
         """Maximum total size of the files, in bytes."""
         self._sizes: OrderedDict[str, int] = OrderedDict()
@@ -89,7 +93,8 @@ class CachedFiles:
         try:
             await self._evict()
             space = await self._disk.space(self._directory)
-            if space.usable_bytes < ROOM_RATIO * space.total_bytes + size:
+            room = max(ROOM_RATIO * space.total_bytes, self._free_bytes_min)
+            if space.usable_bytes < room + size:
                 await self.drop([next(iter(self._sizes))])  # the cache shrinks
                 return
             crc = await crc_of_large(content)
@@ -119,6 +124,14 @@ class CachedFiles:
         """Change the maximum total size of the files, and remove files in excess of the maximum."""
         self.bytes_max = bytes_max
         await self._evict()
+
+    async def shrink(self, size_bytes: int) -> int:
+        """Remove files until `size_bytes` are freed, or no file is left. Returns the number of
+        freed bytes."""
+        before = self.size_bytes
+        while self._sizes and before - self.size_bytes < size_bytes:
+            await self.drop([next(iter(self._sizes))])
+        return before - self.size_bytes
 
     async def _evict(self) -> None:
         while self.size_bytes > self.bytes_max and self._sizes:

@@ -60,7 +60,8 @@ class ChunkSource:
         errors: UnexpectedErrors,
     ) -> None:
         self._requests = requests
-        self._files = files
+        self.files = files
+        """Cache of chunks in files."""
         self._nursery = nursery
         self._loads = loads
         self._counts = counts
@@ -116,7 +117,7 @@ class ChunkSource:
     async def forget(self, segment_id: UUID) -> None:
         """Remove the chunks of a segment from memory and from the cache's files."""
         self._memory.drop_if(lambda key: key[0] == segment_id)
-        await self._files.drop_if(lambda name: name.startswith(f"{segment_id}."))
+        await self.files.drop_if(lambda name: name.startswith(f"{segment_id}."))
 
     def _is_here(self, key: ChunkKey) -> bool:
         return key in self._memory or key in self._loads
@@ -137,7 +138,7 @@ class ChunkSource:
             yield run
 
     def _is_in_file(self, source: ChunkedObject, number: int) -> bool:
-        return _file_name(source.key(number)) in self._files
+        return _file_name(source.key(number)) in self.files
 
     def _begin(self, source: ChunkedObject, run: Sequence[int]) -> None:
         self._loads.begin([source.key(n) for n in run], partial(self._load, source, run))
@@ -160,13 +161,13 @@ class ChunkSource:
 
     async def _from_files(self, source: ChunkedObject, run: Sequence[int]) -> list[bytes] | None:
         names = [_file_name(source.key(n)) for n in run]
-        if not all(name in self._files for name in names):
+        if not all(name in self.files for name in names):
             return None
         found = []
         for n, name in zip(run, names, strict=True):
-            chunk = await self._files.get(name)
+            chunk = await self.files.get(name)
             if chunk is None or crc32c(chunk) != checksum_at(source.checksums, n):
-                await self._files.drop([name])
+                await self.files.drop([name])
                 return None
             found.append(chunk)
         self._counts.file_hits += len(found)
@@ -197,14 +198,14 @@ class ChunkSource:
             found = [
                 bytes(view[at : at + CHUNK_BYTES]) for at in range(0, len(content), CHUNK_BYTES)
             ]
-        if self._files.bytes_max:
+        if self.files.bytes_max:
             for n, chunk in zip(run, found, strict=True):
                 self._nursery.start_soon(self._keep, _file_name(source.key(n)), chunk)
         return found
 
     async def _keep(self, name: str, chunk: bytes) -> None:
         try:
-            await self._files.put(name, chunk)
+            await self.files.put(name, chunk)
         except Exception as error:
             self._errors.note("cache of copied segments", name, error)
 

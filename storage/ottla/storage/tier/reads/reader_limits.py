@@ -43,6 +43,9 @@ class ReaderLimits:
     index_file_bytes: int = 1024 * MIB
     """Maximum size of the manifests and indexes in the cache's files, in bytes
     (remote.log.index.file.cache.total.size.bytes)."""
+    files_free_bytes: int = 0
+    """Number of bytes that the cache's files leave free on their volume
+    (local.retention.free.bytes)."""
     gets_at_once: int = 10
     """Maximum number of requests to the object store in flight at the same time."""
     reads_at_once: int = 32

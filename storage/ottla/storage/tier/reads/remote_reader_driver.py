@@ -149,6 +149,15 @@ class RemoteReader:
         removes files in excess of the maximum."""
         self._nursery.start_soon(self._resize_indexes, bytes_max)
 
+    async def shrink_files(self, size_bytes: int) -> int:
+        """Remove files of the cache until `size_bytes` are freed, or no file is left: first chunks
+        of records, and then indexes, which are smaller and save more requests. Returns the number
+        of freed bytes."""
+        freed = await self._chunks.files.shrink(size_bytes)
+        if freed < size_bytes:
+            freed += await self._indexes.files.shrink(size_bytes - freed)
+        return freed
+
     async def _resize_indexes(self, bytes_max: int) -> None:
         try:
             await self._indexes.files.resize(bytes_max)
@@ -469,8 +478,13 @@ async def open_remote_reader(
     which must contain no other files. Loads in progress are cancelled at the end of the block."""
     counts = ReadCounts()
     requests = StoreRequests(store, limits, counts)
-    index_files = CachedFiles(disk, f"{directory}/indexes", limits.index_file_bytes)
-    chunk_files = CachedFiles(disk, f"{directory}/chunks", limits.chunk_file_bytes)
+    index_files, chunk_files = (
+        CachedFiles(disk, f"{directory}/{name}", bytes_max, free_bytes_min=limits.files_free_bytes)
+        for name, bytes_max in (
+            ("indexes", limits.index_file_bytes),
+            ("chunks", limits.chunk_file_bytes),
+        )
+    )
     await index_files.open()
     await chunk_files.open()
     async with trio.open_nursery() as nursery:
