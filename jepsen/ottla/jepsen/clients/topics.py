@@ -33,6 +33,16 @@ COMPACTED_CONFIGS = {
 run."""
 
 
+TIERED_CONFIGS = {
+    "remote.storage.enable": "true",
+    "segment.ms": "2000",
+    "local.retention.bytes": "1",
+    "file.delete.delay.ms": "0",
+}
+"""Topic settings of tiered topics. With them, closed segments are copied at once, and most records
+are read from the object store."""
+
+
 def record_key(plan: LoadPlan, value: int) -> bytes | None:
     """Return the record key under which a value is sent, or None if the plan has no record keys."""
     if not plan.record_key_count:
@@ -47,10 +57,11 @@ class TopicMaker:
         self.copies = min(COPIES, plan.broker_count)
         # With one in-sync replica less than there are replicas, every acknowledged record is on
         # another replica too.
-        self.configs = {
-            "min.insync.replicas": str(max(1, self.copies - 1)),
-            **(COMPACTED_CONFIGS if plan.record_key_count else {}),
-        }
+        self.configs = {"min.insync.replicas": str(max(1, self.copies - 1))}
+        if plan.record_key_count:
+            self.configs |= COMPACTED_CONFIGS
+        elif plan.is_tiered:
+            self.configs |= TIERED_CONFIGS
 
     async def make(self, admin: Admin, name: str, partition_count: int = PARTITION_COUNT) -> None:
         """Create a topic with `partition_count` partitions. Raises RefusedError or

@@ -47,6 +47,7 @@ from ottla.jepsen.processes.nodes import (
     ProcessNode,
     ProcessState,
 )
+from ottla.jepsen.processes.object_store import ObjectStoreServer, open_object_store
 from ottla.model.errors import ConfigError, only_error
 from ottla.model.install_hint import install_hint
 
@@ -77,10 +78,13 @@ class ProcessCluster:
         *,
         flush: bool,
         security: "ClusterSecurity | None" = None,
+        store: ObjectStoreServer | None = None,
     ) -> None:
         self.nodes = nodes
         self.security = security
         """Certificates and users of a secure cluster. None if the cluster is not secure."""
+        self.store = store
+        """Object store of tiered topics. None if the cluster has no tiered storage."""
         self.network = NetworkFaults(network)
         self.abilities = abilities
         self.clocks = clocks
@@ -308,6 +312,7 @@ async def open_cluster(
     planted: str | None = None,
     flush: bool = False,
     secure: bool = False,
+    has_store: bool = False,
     abilities: Abilities | None = None,
 ) -> AsyncIterator[ProcessCluster]:
     """Start a new cluster in a directory, and yield it when it is healthy. Everything is removed at
@@ -315,19 +320,25 @@ async def open_cluster(
 
     If the cluster is `secure`, every client in the block logs in as the user of the workloads.
     `planted` is the name of a deliberate bug to put into the nodes, or None. With `flush`, brokers
-    flush before they acknowledge. `abilities` limits the abilities that are used; None uses all
-    that the machine has.
+    flush before they acknowledge. With `has_store`, they have tiered storage. `abilities` limits
+    the abilities that are used; None uses all that the machine has.
     """
     directory.mkdir(parents=True, exist_ok=True)
     directory = directory.resolve()
     if abilities is None:
         abilities = await probe(directory)
     names = [f"c{at + 1}" for at in range(controllers)] + [f"b{at + 1}" for at in range(brokers)]
-    shared = settings_of(brokers, flush=flush, extra=settings or {})
     try:
         async with AsyncExitStack() as stack:
             claim = stack.enter_context(claimed(directory))
             network = await stack.enter_async_context(_open_network(claim, names, abilities))
+            extra = dict(settings or {})
+            store: ObjectStoreServer | None = None
+            if has_store:
+                opening = open_object_store(claim, network.harness_host, directory / "store")
+                store = await stack.enter_async_context(opening)
+                extra |= store.settings(brokers)
+            shared = settings_of(brokers, flush=flush, extra=extra)
             disks = await _open_disks(directory, names, abilities)
             clocks = await _open_clocks(directory, names, abilities)
             security = _make_secure(directory, network) if secure else None
@@ -338,7 +349,7 @@ async def open_cluster(
             nodes = {name: site.node(name, disk) for name, disk in disks.items()}
             network.find_pid = lambda name: nodes[name].pid
             cluster = ProcessCluster(
-                nodes, network, abilities, clocks, flush=flush, security=security
+                nodes, network, abilities, clocks, flush=flush, security=security, store=store
             )
             async with _at_work(cluster):
                 nursery.start_soon(cluster.watch)

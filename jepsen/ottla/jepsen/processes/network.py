@@ -43,6 +43,8 @@ class Network(Protocol):
 
     links: Links
     endpoints: Mapping[str, NodeEndpoint]
+    harness_host: str
+    """Address of this machine at which nodes reach servers of the harness."""
     find_pid: Callable[[str], int | None]
     """Function that returns the current process id of a node, by the node's name. Returns None if
     the node has no process. Set by the cluster."""

@@ -50,7 +50,7 @@ class NamespaceNetwork:
         self.find_pid: Callable[[str], int | None] = lambda _node: None
         self._claim = claim
         self._addresses = {node: claim.address(FIRST_HOST + at) for at, node in enumerate(nodes)}
-        self._addresses[CLIENTS] = claim.address(HARNESS_HOST)
+        self.harness_host = self._addresses[CLIENTS] = claim.address(HARNESS_HOST)
         self._lock = trio.Lock()
         self._in_force: dict[Hook, str] = {}
         self.endpoints: Mapping[str, NodeEndpoint] = {node: self._endpoint(node) for node in nodes}

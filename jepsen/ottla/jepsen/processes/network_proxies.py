@@ -70,6 +70,7 @@ class ProxyNetwork:
 
     def __init__(self, claim: MachineClaim, nodes: Sequence[str]) -> None:
         self.links = Links(nodes)
+        self.harness_host = HOST
         self.find_pid: Callable[[str], int | None] = lambda _node: None
         """Function that returns the current process id of a node, by the node's name. Returns None
         if the node has no process. Set by the cluster."""

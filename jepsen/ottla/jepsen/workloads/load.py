@@ -67,6 +67,8 @@ class LoadPlan:
     record_key_count: int = 0
     """Number of record keys in each log of the queue workload. Its topics are compacted if it is
     above 0. If it is 0, records have no key."""
+    is_tiered: bool = False
+    """True if the topics have tiered storage, except compacted ones."""
     broker_count: int = 3
     """Number of brokers of the cluster, determined when the workload is set up."""
 

@@ -189,6 +189,7 @@ def dealt(abilities: Abilities, dice: random.Random, *, flush: bool) -> list[str
         for name in NAMES
         if all(one in abilities for one in CLASSES[name].needs)
         and (flush or not CLASSES[name].needs_flush)
+        and not CLASSES[name].needs_store
     ]
     if SECONDS:
         return wanted

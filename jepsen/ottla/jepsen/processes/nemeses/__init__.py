@@ -10,5 +10,6 @@ membership.py  controllers that leave the voters and join them again
 quorum_damage.py  damaged files of a stopped controller
 clock.py       wall clocks that jump
 mixer.py       several nemeses at once, in changing subsets
+stores.py      killed, paused and slowed object stores
 table.py       the nemeses by name
 """

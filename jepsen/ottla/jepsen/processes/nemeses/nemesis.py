@@ -32,6 +32,10 @@ class Nemesis(ABC):
     """True if the nemesis may be used only with brokers that flush before they acknowledge.
     Otherwise its faults may lose records that Kafka does not guarantee."""
 
+    needs_store: ClassVar[bool] = False
+    """True if the nemesis damages the object store of tiered topics. A cluster has an object store
+    only in runs of such a nemesis."""
+
     def __init__(self, cluster: ProcessCluster, rng: Random, facts: RunFacts) -> None:
         self.count = 0
         """Number of faults that this nemesis has injected."""

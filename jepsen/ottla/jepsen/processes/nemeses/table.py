@@ -15,6 +15,7 @@ from ottla.jepsen.processes.nemeses.mixer import Mixer
 from ottla.jepsen.processes.nemeses.nemesis import Nemesis
 from ottla.jepsen.processes.nemeses.power import PowerCutAll, PowerNemesis
 from ottla.jepsen.processes.nemeses.quorum_damage import DamagedQuorum
+from ottla.jepsen.processes.nemeses.stores import StoreServerFault
 
 KINDS: tuple[type[Nemesis], ...] = (
     Kill,
@@ -33,6 +34,7 @@ KINDS: tuple[type[Nemesis], ...] = (
     DamagedQuorum,
     ChangedVoters,
     RollingRestart,
+    StoreServerFault,
 )
 
 UNMIXED = frozenset({Flip.name, LostFiles.name, ChangedVoters.name, RollingRestart.name})
@@ -48,12 +50,13 @@ def _mixer(cluster: ProcessCluster, rng: Random, facts: RunFacts) -> Nemesis:
 def _mixes(kind: type[Nemesis], cluster: ProcessCluster) -> bool:
     is_possible = all(ability in cluster.abilities for ability in kind.needs)
     is_promised = cluster.fault_limits.flush or not kind.needs_flush
-    return is_possible and is_promised and kind.name not in UNMIXED
+    is_there = cluster.store is not None or not kind.needs_store
+    return is_possible and is_promised and is_there and kind.name not in UNMIXED
 
 
 CLASSES: Mapping[str, type[Nemesis]] = {kind.name: kind for kind in KINDS} | {Mixer.name: Mixer}
-"""Nemesis classes (kinds of faults) by name. Their `needs` and `needs_flush` can be read before a
-cluster exists."""
+"""Nemesis classes (kinds of faults) by name. Their `needs`, `needs_flush` and `needs_store`
+can be read before a cluster exists."""
 
 NEMESES: Mapping[str, Callable[[ProcessCluster, Random, RunFacts], Nemesis]] = {
     **CLASSES,

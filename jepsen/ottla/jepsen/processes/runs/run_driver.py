@@ -35,7 +35,12 @@ from ottla.jepsen.processes.nemeses.nemesis import Nemesis
 from ottla.jepsen.processes.nodes import NodeError
 from ottla.jepsen.processes.runs.run_evidence import check_directories, errors_in
 from ottla.jepsen.processes.runs.run_faults import FaultInjector
-from ottla.jepsen.processes.runs.run_nemeses import check_names, make_nemeses, say_abilities
+from ottla.jepsen.processes.runs.run_nemeses import (
+    check_names,
+    make_nemeses,
+    needs_store,
+    say_abilities,
+)
 from ottla.jepsen.processes.runs.run_plan import RunPlan
 from ottla.jepsen.processes.runs.run_status import RunPhase, Say, Show, Status
 from ottla.jepsen.processes.runs.run_track import RunningWorkload
@@ -257,6 +262,7 @@ class RunDriver:
             planted=plan.planted,
             flush=plan.flush,
             secure=plan.secure,
+            has_store=needs_store(plan.faults),
             abilities=NOTHING if plan.plain else None,
         )
         async with opening as cluster:

@@ -15,6 +15,7 @@ from ottla.jepsen.processes.abilities import Abilities, probe
 from ottla.jepsen.processes.cluster import ProcessCluster
 from ottla.jepsen.processes.nemeses.nemesis import Nemesis
 from ottla.jepsen.processes.nemeses.table import CLASSES, NEMESES
+from ottla.jepsen.processes.object_store import missing_store
 from ottla.jepsen.processes.runs.run_plan import NO_NEMESIS, RunPlan
 from ottla.jepsen.processes.runs.run_status import Say
 from ottla.jepsen.processes.runs.run_verdict import RunSummary
@@ -30,6 +31,11 @@ def needs_flush(name: str) -> bool:
     return any(CLASSES[each].needs_flush for each in expanded([name]) if each != NO_NEMESIS)
 
 
+def needs_store(names: Sequence[str]) -> bool:
+    """Return whether a nemesis (kind of fault) damages the object store of tiered topics."""
+    return any(CLASSES[each].needs_store for each in expanded(names) if each != NO_NEMESIS)
+
+
 async def nemesis_rows() -> list[dict[str, Any]]:
     """Return a row for each nemesis: its name, its description, and the reason why this machine
     does not allow it. The reason is None if the machine allows the nemesis."""
@@ -39,7 +45,9 @@ async def nemesis_rows() -> list[dict[str, Any]]:
         {
             "nemesis": name,
             "what": (kind.__doc__ or "").partition("\n")[0].rstrip("."),
-            "not_here": _lacking(name, abilities) or None,
+            "not_here": _lacking(name, abilities)
+            or (missing_store() if kind.needs_store else None)
+            or None,
         }
         for name, kind in CLASSES.items()
     ]
@@ -87,6 +95,9 @@ def check_names(plan: RunPlan) -> None:
             raise ConfigError(
                 "--nemesis", f"{name} is within the guarantees of Kafka only with --flush"
             )
+        reason = missing_store() if CLASSES[name].needs_store else None
+        if reason is not None:
+            raise ConfigError("--nemesis", f"{name} {reason}")
 
 
 def make_nemeses(

@@ -6,6 +6,7 @@ from typing import TextIO
 from ottla.jepsen.checkers.verdict import RunFacts
 from ottla.jepsen.history import Event, Recorder, event_line
 from ottla.jepsen.processes.runs.run_load import RunLoad
+from ottla.jepsen.processes.runs.run_nemeses import needs_store
 from ottla.jepsen.processes.runs.run_plan import RunPlan
 from ottla.jepsen.processes.runs.run_watch import RunWatch
 from ottla.jepsen.processes.store import RunDirectory
@@ -28,7 +29,9 @@ class RunningWorkload:
             # Names on a foreign cluster must not collide with those of others.
             prefix = f"jepsen-{name}-{directory.path.name.lower()}-"
         kinds = tuple(map(plan.client_of, range(plan.threads)))
-        self.workload = WORKLOADS[name](LoadPlan(prefix=prefix, kinds=kinds))
+        self.workload = WORKLOADS[name](
+            LoadPlan(prefix=prefix, kinds=kinds, is_tiered=needs_store(plan.faults))
+        )
         self._file: TextIO = directory.history.open("w")
         self._began_ns = 0
         self.recorder = Recorder(self.now_ns, concurrency=plan.threads, sink=self._take)
