@@ -1,8 +1,9 @@
 """Check of the object store before a topic is created with tiered storage, or gets it by a change
 of its settings. Pure except for awaiting the store.
 
-A store that refuses this broker (wrong credentials, no such bucket) would only fail later, in the
-broker's log. A store that is down is no reason to refuse a topic: its segments are copied later.
+If the store refuses this broker (wrong credentials, no such bucket), a later copy would fail, and
+only the broker's log would show it. A store that is down is no reason to refuse a topic, because
+its segments can be copied later.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -40,7 +41,7 @@ class StoreRefusals:
         self, refusal: Callable[[], Awaitable[str]], image: Callable[[], MetadataImage]
     ) -> None:
         """Create the check. `refusal` returns the reason for which the store refuses this broker,
-        or an empty text if it does not."""
+        or an empty text if the store accepts it."""
         self._refusal = refusal
         self._image = image
 
