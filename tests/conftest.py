@@ -15,9 +15,11 @@ import gc
 import logging
 import os
 import re
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from importlib.util import cache_from_source
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -77,7 +79,8 @@ HAS_LONG_TESTS = re.compile(r"\bmark\.(?:cluster|long)\b")
 
 PROCESSES_MAX = 4
 """Largest number of processes of a plain run: each of them imports all test files."""
-IS_PLAIN = "is_plain"
+IS_PLAIN, HAS_BYTECODE = "is_plain", "has_bytecode"
+COMPILING_TIMEOUT_S = 300
 
 COMPUTING = ("pipeline", "jepsen")
 """Folders of tests that `.ci/run` runs at a low priority, beside other work."""
@@ -163,6 +166,36 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 def pytest_configure_node(node: Any) -> None:
     """Pass the kind of the run to a process of pytest-xdist, whose command line has all paths."""
     node.workerinput[IS_PLAIN] = is_plain(node.config)
+    node.workerinput[HAS_BYTECODE] = has_bytecode()
+
+
+@lru_cache
+def has_bytecode() -> bool:
+    """Return whether tests were compiled before this run."""
+    compiled = cache_from_source(str(Path(__file__).parent / "wire" / "test_codec.py"))
+    return Path(compiled).parent.exists()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Let the first process of a run compile all modules if none are compiled yet.
+
+    Processes that import the same files at the same time would each compile all of them, which
+    costs a minute of CPU a process.
+    """
+    passed = getattr(session.config, "workerinput", {})
+    if passed.get(HAS_BYTECODE, True):
+        return (yield)
+    collected = Path(session.config.option.basetemp).parent / "collected"
+    if passed["workerid"] == "gw0":
+        try:
+            return (yield)
+        finally:
+            collected.touch()
+    ends_at = time.monotonic() + COMPILING_TIMEOUT_S
+    while not collected.exists() and time.monotonic() < ends_at:
+        time.sleep(0.1)
+    return (yield)
 
 
 def is_plain(config: pytest.Config) -> bool:

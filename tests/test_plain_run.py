@@ -1,11 +1,18 @@
 """Division of a plain run of `pytest` among processes."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.conftest import is_plain, pytest_cmdline_main, pytest_configure_node
+from tests.conftest import (
+    HAS_BYTECODE,
+    is_plain,
+    pytest_cmdline_main,
+    pytest_collection,
+    pytest_configure_node,
+)
 
 TESTPATHS, ARGS = pytest.Config.ArgsSource.TESTPATHS, pytest.Config.ArgsSource.ARGS
 
@@ -52,3 +59,20 @@ def test_a_process_of_a_run_is_of_its_kind_and_starts_no_others(
     assert is_plain(part) is is_plain(whole) is (source is TESTPATHS)
     pytest_cmdline_main(part)
     assert part.option.numprocesses is None
+
+
+@pytest.mark.parametrize("worker", ["gw0", "gw1"])
+def test_the_first_process_compiles_all_modules_before_others_collect(
+    worker: str, tmp_path: Path
+) -> None:
+    config = config_of(basetemp=str(tmp_path / f"popen-{worker}"))
+    config.workerinput = {"workerid": worker, HAS_BYTECODE: False}
+    collected = tmp_path / "collected"
+    if worker == "gw1":
+        collected.touch()
+    collection = pytest_collection(SimpleNamespace(config=config))  # type: ignore[arg-type]
+    next(collection)
+    assert collected.exists() is (worker == "gw1")
+    with pytest.raises(StopIteration):
+        next(collection)
+    assert collected.exists()
