@@ -7,7 +7,7 @@ from uuid import UUID
 import trio
 
 from ottla.broker.groups.offsets.committed_offsets import CommittedOffset, LedOffsets, OffsetTable
-from ottla.broker.groups.offsets.offsets_upload_driver import OffsetsUpload
+from ottla.broker.groups.offsets.offsets_upload_driver import RETRY_S, OffsetsUpload
 from ottla.broker.groups.offsets.uploaded_offsets import (
     OBJECT_BYTES_MAX,
     OffsetsObject,
@@ -173,6 +173,21 @@ async def test_a_failure_lasts_until_the_store_is_back() -> None:
     await objects.write_all()
     assert list(rig.figures.alarms.problems(1 << 62)) == []
     assert await rig.keys()
+
+
+async def test_a_failed_upload_of_offsets_is_repeated_soon(autojump_clock: Any) -> None:
+    rig = Rig()
+    rig.commit(0, 10)
+    rig.store.is_down = True
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(rig.opened().run)
+        await trio.sleep(301)
+        assert list(rig.figures.alarms.problems(1 << 62))
+        rig.store.is_down = False
+        await trio.sleep(RETRY_S)
+        assert list(rig.figures.alarms.problems(1 << 62)) == []
+        assert await rig.keys()
+        nursery.cancel_scope.cancel()
 
 
 async def test_the_broker_with_the_lowest_id_writes_the_heartbeat(autojump_clock: Any) -> None:

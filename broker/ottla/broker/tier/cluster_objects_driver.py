@@ -80,9 +80,9 @@ class ClusterObjects:
         values = {"format": 1, "broker_id": self._node_id, "written_ms": self._clock.wall_ms()}
         await self.store.put(heartbeat_key(self.cluster_id), json.dumps(values).encode())
 
-    async def guarded(self, work: str, subject: int, write: Callable[[], Awaitable[None]]) -> None:
+    async def guarded(self, work: str, subject: int, write: Callable[[], Awaitable[None]]) -> bool:
         """Call `write` within WRITE_TIMEOUT_S seconds, and record its success or failure in the
-        alarms. Errors of the store and timeouts are not raised."""
+        alarms. Errors of the store and timeouts are not raised. Returns whether it succeeded."""
         alarms = self._figures.alarms
         try:
             await self._require_usable()
@@ -92,5 +92,6 @@ class ClusterObjects:
             reason = str(error) or f"it took more than {WRITE_TIMEOUT_S:.0f} s"
             logger.info("%s in the object store fail: %s", work, reason)
             alarms.on_failure(work, subject, reason, now_ms=self._clock.monotonic_ms())
-        else:
-            alarms.on_success(work, subject)
+            return False
+        alarms.on_success(work, subject)
+        return True

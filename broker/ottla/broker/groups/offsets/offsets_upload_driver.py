@@ -33,6 +33,11 @@ TOPICS_PER_TURN = 1_000
 longer."""
 
 
+RETRY_S = 30.0
+"""Maximum seconds between an upload that fails and the next one. With a larger value, the alarm of
+a store that works again lasts longer."""
+
+
 class OffsetsUpload:
     """Background task of one broker. It uploads the committed offsets of the groups that the broker
     coordinates."""
@@ -61,14 +66,18 @@ class OffsetsUpload:
 
     async def run(self) -> None:
         """Upload the committed offsets of groups in tiered topics at an interval, until cancelled.
-        Unchanged offsets are not uploaded again."""
+        Unchanged offsets are not uploaded again. A failed upload is repeated within RETRY_S."""
+        wait_s = self._interval_s
         while True:
-            await trio.sleep(self._interval_s)
-            await self.write_all()
+            await trio.sleep(wait_s)
+            is_done = await self.write_all()
+            wait_s = self._interval_s if is_done else min(self._interval_s, RETRY_S)
 
-    async def write_all(self) -> None:
+    async def write_all(self) -> bool:
         """Write one object for each partition of `__consumer_offsets` that this broker leads. An
-        object is skipped if its content is the same as in the last write."""
+        object is skipped if its content is the same as in the last write. Returns whether no write
+        failed."""
+        is_done = True
         topic_ids = await self._tiered_topics()
         led_now = list(self._led_offsets()) if topic_ids or self._written else []
         current = {(led.partition, led.leader_epoch) for led in led_now}
@@ -82,7 +91,8 @@ class OffsetsUpload:
                     await trio.lowlevel.checkpoint()
                 await self._write(led, found)
 
-            await self._objects.guarded("group offsets", led.partition, write)
+            is_done &= await self._objects.guarded("group offsets", led.partition, write)
+        return is_done
 
     async def _tiered_topics(self) -> dict[str, UUID]:
         """Return the ids of the tiered topics by name. The search yields to other tasks after every
