@@ -1,7 +1,7 @@
 """The bug bank: every planted bug is found, and is removed without a trace.
 
 A hunt begins at a seed that found its bug before; with OTTLA_BANK=full it begins at the first.
-With OTTLA_WORLDS=full the bugs of `COSTLY` are hunted, too.
+With OTTLA_WORLDS=full the bugs of `COSTLY` and `TWICE` are hunted, too.
 """
 
 import os
@@ -20,10 +20,20 @@ from tests.jepsen import search_length
 COSTLY = frozenset({"acknowledged-at-append"})
 """Bugs whose hunt costs more than 20 s of CPU from any seed that finds them. Walks find a bug of
 the same kind (`replication-acks-at-once`) in every run."""
+TWICE = frozenset(
+    {
+        "cluster-share-backoff-lost",
+        "cluster-share-delay-lost",
+        "cluster-share-key-freed",
+        "cluster-share-start-gap",
+    }
+)
+"""Bugs of whole clusters that the walk on shares finds in every run, at a tenth of the CPU. Another
+bug of each subject is hunted in whole clusters."""
 QUICK = [
     each
     for each in bank.mutants()
-    if each.is_quick and (search_length.IS_FULL or each.name not in COSTLY)
+    if each.is_quick and (search_length.IS_FULL or each.name not in COSTLY | TWICE)
 ]
 IS_FULL = os.environ.get("OTTLA_BANK") == "full"
 FOUND_AT = {
