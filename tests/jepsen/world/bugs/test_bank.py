@@ -25,7 +25,6 @@ TWICE = frozenset(
         "cluster-share-backoff-lost",
         "cluster-share-delay-lost",
         "cluster-share-key-freed",
-        "cluster-share-start-gap",
     }
 )
 """Bugs of whole clusters that the walk on shares finds in every run, at a tenth of the CPU. Another
