@@ -710,6 +710,29 @@ async def test_a_deposed_controller_answers_nothing_even_where_it_writes_nothing
 NEW_DIRECTORY = UUID(int=40)
 
 
+async def test_a_controller_that_becomes_active_meanwhile_reads_no_quorum_status_beside_the_loop(
+    autojump_clock: MockClock,
+) -> None:
+    async with playing() as played:
+        played.quorum.elect(None)
+        request = DescribeQuorumRequest(topics=[])
+        version = request.VERSIONS[-1]
+        codes: list[int] = []
+
+        async def ask() -> None:
+            with pytest.raises(RefusedError) as caught:
+                await played.controller.decide_client_request(
+                    request.API_KEY, version, encode(request, version)
+                )
+            codes.append(caught.value.code)
+
+        async with trio.open_nursery() as nursery, played.controller._deciding:
+            nursery.start_soon(ask)
+            await wait_all_tasks_blocked()
+            played.quorum.elect(Epoch(EPOCH + 1))
+        assert codes == [ErrorCode.NOT_CONTROLLER]
+
+
 def adding(**fields: Any) -> AddRaftVoterRequest:
     listeners = [Listener(name="CONTROLLER", host="c104.example", port=9093)]
     known: dict[str, Any] = {

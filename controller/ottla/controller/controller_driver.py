@@ -294,7 +294,7 @@ class Controller:
         charge = NO_CHARGE
         made: Decision[Message] | None = None
         context = self._context
-        if api_key == DESCRIBE_QUORUM and self.epoch is not None:
+        if api_key == DESCRIBE_QUORUM:
             # The quorum status can only be read in the event loop.
             status = self._quorum_status()
             context = replace(context, quorum_status=lambda: status)
@@ -599,7 +599,8 @@ class Controller:
         return self._member.image.brokers.get(broker) == self.image.brokers.get(broker)
 
     def _quorum_status(self) -> QuorumStatus:
-        description = self._member.describe()
+        # A controller that becomes active before it decides the request is too late to read it.
+        description = None if self.epoch is None else self._member.describe()
         if description is None:
             raise not_controller()
         return quorum_status(
