@@ -711,10 +711,14 @@ NEW_DIRECTORY = UUID(int=40)
 
 
 async def test_a_controller_that_becomes_active_meanwhile_reads_no_quorum_status_beside_the_loop(
-    autojump_clock: MockClock,
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def read_beside_the_loop() -> None:
+        raise RuntimeError("must be called from async context")
+
     async with playing() as played:
         played.quorum.elect(None)
+        monkeypatch.setattr(played.quorum, "describe", read_beside_the_loop)
         request = DescribeQuorumRequest(topics=[])
         version = request.VERSIONS[-1]
         codes: list[int] = []
