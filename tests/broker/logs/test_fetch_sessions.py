@@ -48,6 +48,32 @@ async def test_what_a_late_request_of_a_follower_takes_back_its_session_says_aga
     assert partition.followers[NodeId(2)].end_offset == 2
 
 
+async def test_a_follower_that_asks_again_gets_the_log_start_that_it_ignored(
+    world: World,
+) -> None:
+    """A follower ignores a response to a request that it sent before it followed in this leader
+    epoch. Its next request asks for the same offset."""
+    partition = await world.add("t", replicas=(1, 2))
+    append(world, partition, b"a")
+    append(world, partition, b"b")
+    assert partition.log is not None
+    partition.log.update_high_watermark(Offset(2))
+    partition.log.raise_log_start(Offset(2))
+    known = {"log_start_offset": 0}
+    opened = world.fetch(ask(world, ("t", 0, 2), session=(0, 0), replica=2, **known))
+    (ignored,) = parts(opened)
+    assert (ignored.log_start_offset, ignored.high_watermark) == (2, 2)
+    session_id = opened.response(FetchResponse).session_id
+
+    again = ask(world, ("t", 0, 2), session=(session_id, 1), replica=2, wait_ms=500, **known)
+    assert parts(world.fetch(again)) == [ignored]
+
+    # A follower that has taken the log start over waits for records.
+    known = {"log_start_offset": 2}
+    done = ask(world, ("t", 0, 2), session=(session_id, 2), replica=2, wait_ms=500, **known)
+    assert not world.fetch(done).is_completed
+
+
 async def test_fetches_of_one_deadline_are_ended_in_turns_by_the_partitions_they_read(
     world: World,
 ) -> None:

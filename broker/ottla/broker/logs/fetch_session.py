@@ -136,6 +136,13 @@ class FetchSession:
             target = self.targets[key] = FetchTarget(topic, topic_id, index, asked, key)
             target.session = self
         else:
+            if self.is_privileged:
+                # A follower ignores the response to a request that it sent before it followed in
+                # this leader epoch. Its next request shows that it lacks the offsets.
+                if asked.log_start_offset >= 0:
+                    target.seen_log_start_offset = asked.log_start_offset
+                if asked.fetch_offset == target.fetch_offset:
+                    target.seen_high_watermark = -1
             target.ask(asked)
         self.due[target] = None
         if self.failed:
