@@ -90,6 +90,13 @@ def test_rules_of_a_correct_program_find_nothing() -> None:
     )
 
 
+def test_a_world_settles_only_after_the_restart_of_a_killed_instance() -> None:
+    machine = OperateCopies()
+    machine.produce(2)
+    machine.kill(1)
+    machine.teardown()
+
+
 def test_rules_act_together_with_the_faults_of_a_schedule() -> None:
     machine = OperateHastyCopies()
     machine.produce(5)

@@ -81,6 +81,8 @@ class Instance:
         self._restarts = restarts
         self._modules = modules
         """Names of the modules that are copied for each life (run of the program)."""
+        self._planned_start_count = 0
+        """Number of starts that are planned for a later moment."""
         self._scope = trio.CancelScope()
         self._stopping = trio.Event()
         self._machine = Machine(host.shared, name, self._run)
@@ -95,6 +97,11 @@ class Instance:
     def is_running(self) -> bool:
         """True if the program runs or is paused."""
         return self._machine.is_running
+
+    @property
+    def has_ended(self) -> bool:
+        """True if the program does not run, and no start of it is planned."""
+        return not self.is_running and not self._planned_start_count
 
     @property
     def is_paused(self) -> bool:
@@ -146,7 +153,7 @@ class Instance:
 
     def restart(self) -> None:
         """Start the program again. Does nothing if it is running."""
-        self._later(0.0, self._start)
+        self.restart_after(0.0)
 
     async def upgrade(self, program: Program, *arguments: object) -> None:
         """Stop the program cleanly, and start another version of it with the same folder."""
@@ -164,7 +171,12 @@ class Instance:
     def restart_after(self, seconds: float) -> None:
         """Start the program again after a number of virtual seconds. Does nothing if the program is
         running at that time."""
-        self._later(seconds, self._start)
+        self._planned_start_count += 1
+        self._later(seconds, self._start_as_planned)
+
+    def _start_as_planned(self) -> None:
+        self._planned_start_count -= 1
+        self._start()
 
     def _start(self) -> None:
         if not self.is_running and not self._host.is_ending:

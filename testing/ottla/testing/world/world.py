@@ -300,11 +300,10 @@ class SimulatedWorld:
         return self._watch.change_count
 
     def _has_only_ended(self, until: Callable[[], Awaitable[bool]] | None) -> bool:
-        """Return True if every instance has returned. Waiting longer then changes nothing."""
+        """Return True if every instance has ended, and none will be started again. Waiting longer
+        then changes nothing."""
         instances = self._nemesis.instances.values()
-        return until is None and all(
-            not one.is_running and one.failure is None for one in instances
-        )
+        return until is None and all(one.has_ended and one.failure is None for one in instances)
 
     def _troubles(self) -> str:
         """Return the last failure of each instance that is failing, as the end of a message."""
