@@ -23,6 +23,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ottla.jepsen.processes.object_store import BUCKET, server_command
+
 SERVER = shutil.which("gofakes3")
 pytestmark = [
     pytest.mark.cluster,
@@ -38,7 +40,6 @@ Processes = Any  # the classes of the fixtures, in conftest.py
 Load = Any
 SECONDS = float(os.environ.get("OTTLA_FAULTS_SECONDS", "40"))
 TOPIC, PARTITIONS = "load", 3
-BUCKET = "bucket"
 METADATA = "rlmm_config_remote_log_metadata_topic_"
 
 
@@ -53,9 +54,8 @@ class S3Server:
 
     def start(self) -> None:
         assert SERVER is not None
-        words = ["-backend", "fs", "-fs.path", str(self._directory), "-fs.create", "-quiet"]
-        words += ["-initialbucket", BUCKET, "-host", f"127.0.0.1:{self.port}"]
-        self._process = subprocess.Popen([SERVER, *words], stderr=subprocess.DEVNULL)
+        command = server_command(SERVER, self._directory, "127.0.0.1", self.port)
+        self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         for _ in range(200):
             with socket.socket() as found:
                 if found.connect_ex(("127.0.0.1", self.port)) == 0:

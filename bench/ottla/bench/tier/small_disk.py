@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from ottla.bench.processes import usage_of
+from ottla.jepsen.processes.object_store import BUCKET, access_settings, server_command
 
 MIB = 1 << 20
 TOPIC = "load"
@@ -42,7 +43,6 @@ by another program. Latencies of records that are in flight are then not counted
 SKIPPED = 77
 METADATA = "rlmm.config.remote.log.metadata.topic"
 FEW_COPIES = (f"{METADATA}.num.partitions=1", "log.retention.check.interval.ms=1000")
-BUCKET = "bucket"
 DRAIN_TIMEOUT_S = 900.0
 SEND_TIMEOUT_MS = 600_000
 """Timeout of a record, longer than a stop of the whole machine by another program."""
@@ -54,21 +54,14 @@ class S3Server:
     def __init__(self, binary: str, directory: Path) -> None:
         directory.mkdir()
         with socket.create_server(("127.0.0.1", 0)) as probe:
-            self.endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
-        self._command = [binary, "-backend", "fs", "-fs.path", str(directory), "-fs.create"]
-        self._command += ["-quiet", "-initialbucket", BUCKET, "-host", self.endpoint]
+            self._address: tuple[str, int] = probe.getsockname()
+        self._command = server_command(binary, directory, *self._address)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def settings(self) -> list[str]:
         """Settings of brokers, and of commands that read the bucket."""
-        prefix = "remote.log.storage"
-        return [
-            f"{prefix}.endpoint=http://{self.endpoint}",
-            f"{prefix}.region=us-east-1",
-            f"{prefix}.access.key.id=id",
-            f"{prefix}.secret.access.key=key",
-        ]
+        return [f"{key}={value}" for key, value in access_settings(*self._address).items()]
 
     def start(self) -> None:
         """Start the process."""

@@ -41,6 +41,23 @@ def missing_store() -> str | None:
     return None
 
 
+def server_command(binary: str, directory: Path, host: str, port: int) -> list[str]:
+    """Return the command line of a gofakes3 server, which keeps its objects in `directory`."""
+    words = [binary, "-backend", "fs", "-fs.path", str(directory), "-fs.create", "-quiet"]
+    return [*words, "-initialbucket", BUCKET, "-host", f"{host}:{port}"]
+
+
+def access_settings(host: str, port: int) -> dict[str, str]:
+    """Return the settings with which brokers and commands reach the server at an address."""
+    storage = "remote.log.storage"
+    return {
+        f"{storage}.endpoint": f"http://{host}:{port}",
+        f"{storage}.region": "us-east-1",
+        f"{storage}.access.key.id": "id",
+        f"{storage}.secret.access.key": "key",
+    }
+
+
 class ObjectStoreServer:
     """The S3 server of one run. Owns its process."""
 
@@ -54,17 +71,13 @@ class ObjectStoreServer:
 
     def settings(self, broker_count: int) -> Mapping[str, str]:
         """Return the settings of nodes that keep segments in this store."""
-        host, port = self._address
         storage, manager = "remote.log.storage", "remote.log.manager.task"
         metadata = "rlmm.config.remote.log.metadata.topic"
         replicas = min(3, broker_count)
         return {
             f"{storage}.system.enable": "true",
             f"{storage}.uri": f"s3://{BUCKET}/{PREFIX}",
-            f"{storage}.endpoint": f"http://{host}:{port}",
-            f"{storage}.region": "us-east-1",
-            f"{storage}.access.key.id": "id",
-            f"{storage}.secret.access.key": "key",
+            **access_settings(*self._address),
             # Segments are copied and deleted locally many times in a run.
             f"{manager}.interval.ms": "500",
             f"{manager}.retry.backoff.max.ms": "2000",
@@ -82,10 +95,8 @@ class ObjectStoreServer:
         """Start the server unless it runs, and wait until it accepts connections. Raises NodeError
         if it does not."""
         if self._process is None:
-            words = [SERVER, "-backend", "fs", "-fs.path", str(self._directory), "-fs.create"]
-            words += ["-quiet", "-initialbucket", BUCKET]
             self._process = subprocess.Popen(
-                [*words, "-host", ":".join(map(str, self._address))],
+                server_command(SERVER, self._directory, *self._address),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env=self._environment,
