@@ -8,6 +8,7 @@ written without fsync, and can be used after a restart.
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from typing import Final
 
 from ottla.storage.disk.disk_seam import Disk
@@ -95,7 +96,7 @@ class CachedFiles:
             space = await self._disk.space(self._directory)
             room = max(ROOM_RATIO * space.total_bytes, self._free_bytes_min)
             if space.usable_bytes < room + size:
-                await self.drop([next(iter(self._sizes))])  # the cache shrinks
+                await self._drop_oldest()  # the cache shrinks
                 return
             crc = await crc_of_large(content)
             data = content + crc.to_bytes(CRC_BYTES, "big")
@@ -130,12 +131,17 @@ class CachedFiles:
         freed bytes."""
         before = self.size_bytes
         while self._sizes and before - self.size_bytes < size_bytes:
-            await self.drop([next(iter(self._sizes))])
+            await self._drop_oldest()
         return before - self.size_bytes
 
     async def _evict(self) -> None:
         while self.size_bytes > self.bytes_max and self._sizes:
-            await self.drop([next(iter(self._sizes))])
+            await self._drop_oldest()
+
+    async def _drop_oldest(self) -> None:
+        """Remove the file that has not been used for the longest time. Does nothing if the cache is
+        empty, which another task may have caused."""
+        await self.drop(list(islice(self._sizes, 1)))
 
     def _forget(self, name: str) -> bool:
         size = self._sizes.pop(name, None)
