@@ -122,9 +122,10 @@ def logical_lines(text: str) -> list[str]:
     return found
 
 
-FEWER_COMPILED = {"PIP_NO_COMPILE": "1"}
+FEWER_COMPILED = {"PIP_NO_COMPILE": "0"}
 """Variables of each terminal. pip would compile all modules of a hundred packages, most of which no
-step imports: half a minute of CPU."""
+step imports: half a minute of CPU. pip reads the value of an option that begins with `no-` as that
+of the option without it, so 0 is the value that compiles nothing."""
 
 
 class Terminal:
