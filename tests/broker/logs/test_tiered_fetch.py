@@ -325,9 +325,11 @@ async def test_leader_epochs_of_copied_records_are_known(tier: Tier) -> None:
     assert log.epochs()[0] == (3, 0), "the epoch of the copied records keeps its start"
 
 
-async def offset_of(tier: Tier, timestamp: int, version: int = 11) -> tuple[int, int, int]:
+async def offset_of(
+    tier: Tier, timestamp: int, version: int = 11, *, replica: int = -1
+) -> tuple[int, int, int]:
     request = ListOffsetsRequest(
-        replica_id=-1,
+        replica_id=replica,
         topics=[
             ListOffsetsTopic(
                 name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
@@ -354,6 +356,19 @@ async def test_special_offsets_of_a_tiered_partition_are_those_of_kafka(tier: Ti
         assert await offset_of(tier, -6) == (0, -1, -1)
     await tier.world.table.find("t", 0).log.raise_log_start_to(Offset(8))
     assert await offset_of(tier, -4) == await offset_of(tier, -6) == (0, 8, 3)
+
+
+async def test_no_upload_is_pending_for_clients_once_all_records_are_copied(tier: Tier) -> None:
+    partition = tier.world.table.find("t", 0)
+    tier.reads.highest[partition.key] = OffsetAndEpoch(Offset(END - 1), Epoch(3))
+    assert await offset_of(tier, -6) == (0, -1, -1)
+    assert await offset_of(tier, -6, replica=2) == (0, END, -1), "a follower begins there"
+    log = partition.log
+    assert log is not None
+    await log.raise_log_start_to(Offset(END))
+    assert await offset_of(tier, -6) == (0, -1, -1)
+    tier.reads.highest[partition.key] = OffsetAndEpoch(Offset(-1), Epoch(-1))
+    assert await offset_of(tier, -6) == (0, -1, -1), "an empty log"
 
 
 async def test_offsets_by_time_are_looked_up_in_both_tiers(tier: Tier) -> None:

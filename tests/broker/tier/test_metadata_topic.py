@@ -1,5 +1,6 @@
 """The metadata topic of a real cluster, as a broker writes and reads it."""
 
+import pytest
 import trio
 
 from ottla.broker.tier.metadata_topic import REMOTE_METADATA_TOPIC
@@ -59,7 +60,9 @@ class Reader:
             await trio.sleep(0.05)
 
 
-async def test_records_are_read_back_by_their_writer_and_by_later_readers() -> None:
+async def test_records_are_read_back_by_their_writer_and_by_later_readers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with trio.fail_after(TIMEOUT_S):
         async with open_test_cluster() as cluster, trio.open_nursery() as nursery:
             writer = Reader(cluster, nursery).topic
@@ -95,6 +98,13 @@ async def test_records_are_read_back_by_their_writer_and_by_later_readers() -> N
                 found = await reader.wait_ready(other)
                 assert [each.id for each in found.all_segments()] == [third.id]
             assert reader.states.refused_count == writer.states.refused_count == 0
+            # A reader without tiered partitions waits silently, and continues with the next one.
+            for partition in (PARTITION, *others):
+                reader.unassign(partition)
+            await trio.sleep(0.1)
+            reader.assign(PARTITION)
+            assert len(list((await reader.wait_ready(PARTITION)).all_segments())) == 1
+            assert "without a subscription" not in caplog.text
             nursery.cancel_scope.cancel()
 
 

@@ -223,6 +223,10 @@ class ListOffsetsApi:
                 if log.is_tiered:
                     highest = self._remote.highest_remote(partition.key) or NOTHING_COPIED
                     _answer_copied(timestamp, log, highest, answer)
+                    if request.replica_id == CONSUMER and answer.offset >= bound:
+                        # As in Kafka, a client gets no offset that it cannot fetch yet.
+                        _check_available(version, request, partition, log)
+                        answer.offset, answer.leader_epoch = NO_OFFSET, NO_EPOCH
                 else:
                     answer.offset = -1
             case _:

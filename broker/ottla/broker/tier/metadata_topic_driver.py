@@ -349,6 +349,8 @@ class MetadataTopic:
             self._sought.clear()
             records = []
             with trio.CancelScope() as self._poll_scope:
+                if not wanted:
+                    await trio.sleep_forever()  # The consumer would log a poll without partitions.
                 try:
                     records = await consumer.poll(POLL_S)
                     self._alarms.on_permission("read")
