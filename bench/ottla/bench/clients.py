@@ -9,9 +9,9 @@ import json
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.bench.client_work import WORKS
 from ottla.bench.load import Load
@@ -29,6 +29,19 @@ RUN_TIMEOUT_S = 300
 MICROSECONDS = 1_000_000
 
 
+class ClientInstallation(NamedTuple):
+    """A client to measure, and the Python interpreter that has it installed."""
+
+    client: str
+    """Name of the client, as in `CLIENTS`."""
+    python: str
+    """Path of the interpreter."""
+
+
+INSTALLED = {name: ClientInstallation(name, sys.executable) for name in CLIENTS}
+"""All clients of the interpreter that runs the benchmark."""
+
+
 def run_clients(
     bootstrap: str,
     *,
@@ -36,10 +49,13 @@ def run_clients(
     count: int,
     rounds: int,
     progress: Callable[[int], None],
-    clients: Collection[str] = CLIENTS,
+    clients: Mapping[str, ClientInstallation] = INSTALLED,
 ) -> dict[str, Any]:
     """Measure each client while it writes and reads `count` records of 100 B, and a quarter as many
-    records of 1 KB. Returns the seconds and CPU seconds of each client."""
+    records of 1 KB. Returns the measured values of each client.
+
+    `clients` contains the clients by their labels in the result.
+    """
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     done = 0
     for record_bytes in RECORD_BYTES:
@@ -48,11 +64,11 @@ def run_clients(
         topics.make(Load(bootstrap=bootstrap, topic=name))
         for kind in KINDS:
             for _ in range(rounds):
-                for client in clients:
-                    if (client, kind) not in WORKS:
+                for label, one in clients.items():
+                    if (one.client, kind) not in WORKS:
                         continue
-                    row = f"{kind} {record_bytes} B, {client}"
-                    figures = _run_one(client, kind, bootstrap, name, records, record_bytes)
+                    row = f"{kind} {record_bytes} B, {label}"
+                    figures = _run_one(one, kind, bootstrap, name, records, record_bytes)
                     found[row].append(figures)
                     done += 1
                     progress(done)
@@ -66,11 +82,13 @@ def summary(runs: list[dict[str, float]]) -> dict[str, float]:
     return {
         "per_second": round(median(one["count"] / one["seconds"] for one in runs)),
         "cpu_us_each": round(median(MICROSECONDS * one["cpu_s"] / one["count"] for one in runs), 2),
+        "thread_share": round(median(one["thread_s"] / one["seconds"] for one in runs), 2),
     }
 
 
-def _run_one(client: str, kind: str, *rest: str | int) -> dict[str, float]:
-    command = [sys.executable, "-m", "ottla.bench.client_work", client, kind, *map(str, rest)]
+def _run_one(one: ClientInstallation, kind: str, *rest: str | int) -> dict[str, float]:
+    client, python = one
+    command = [python, "-m", "ottla.bench.client_work", client, kind, *map(str, rest)]
     ended = subprocess.run(
         command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False
     )

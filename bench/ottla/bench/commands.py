@@ -180,11 +180,11 @@ def _measure_clients(arguments: argparse.Namespace) -> int:
 
 def _print_clients(figures: dict[str, Any]) -> None:
     rows = [
-        (name, row["per_second"], f"{row['cpu_us_each']:.2f} µs")
+        (name, row["per_second"], f"{row['cpu_us_each']:.2f} µs", f"{row['thread_share']:.2f}")
         for name, row in figures.items()
         if isinstance(row, dict)
     ]
-    print(table_of(("MEDIANS", "RECORDS/S", "CPU-FOR-EACH"), rows))
+    print(table_of(("MEDIANS", "RECORDS/S", "CPU-FOR-EACH", "THREAD-SHARE"), rows))
 
 
 def _measure_rebalances(arguments: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 import pytest
 
 from ottla.bench import groups
+from ottla.bench.clients import ClientInstallation
 from ottla.bench.floor.floor import FLOOR
 from ottla.bench.local_cluster import open_local_cluster
 from ottla.bench.performance import performance, performance_rows
 from ottla.bench.performance.performance import (
+    LIBRDKAFKA,
     MeasuredGroup,
     PerformanceRun,
     form_of,
@@ -94,6 +97,64 @@ def test_a_group_with_a_floor_has_its_column_and_how_many_times_it_each_form_cos
         "| Fetch | CPU µs each | 30 | 1.50 | 6.00 | 10 | **0.50** | 2.00 | 20 | 5 | ≤ 1 |",
         "| Metadata | requests/s | 800 | **2.00** ? | – | – | – | – | 400 | – | ≥ 1 |",
     ]
+
+
+def test_each_form_of_the_client_has_a_column_beside_librdkafka(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = {"ottla": 500, "compiled": 1_100, LIBRDKAFKA: 1_000}
+    measured: list[tuple[str, dict[str, ClientInstallation]]] = []
+
+    def runs(bootstrap: str, *, clients: dict[str, ClientInstallation], **_: object) -> Any:
+        measured.append((bootstrap, clients))
+        return {"what": "clients"} | {
+            f"produce 100 B, {label}": {
+                "per_second": rates[label],
+                "cpu_us_each": 2.0,
+                "thread_share": 0.9,
+            }
+            for label in clients
+        }
+
+    def servers(_: PerformanceRun) -> Any:
+        names = ("ottla", "compiled", "kafka")
+        return nullcontext(
+            {name: SimpleNamespace(bootstrap=f"{name}:1", all_pids=[]) for name in names}
+        )
+
+    monkeypatch.setattr(performance, "run_clients", runs)
+    monkeypatch.setattr(performance, "version_of", lambda _: "none")
+    monkeypatch.setattr(performance, "form_of", lambda python: f"form of {python}")
+    monkeypatch.setattr(performance, "SETTLE_S", 0.0)
+    monkeypatch.setattr(PerformanceRun, "_servers", servers)
+    PerformanceRun(
+        jars=tmp_path,
+        directory=tmp_path,
+        groups=["client"],
+        topology=ONE,
+        rounds=1,
+        timeout_s=60.0,
+        forms={"compiled": "/venv/bin/python"},
+    ).run(lambda _: None)
+
+    assert measured == [
+        (
+            "compiled:1",
+            {
+                "ottla": ClientInstallation("ottla", sys.executable),
+                "compiled": ClientInstallation("ottla", "/venv/bin/python"),
+                LIBRDKAFKA: ClientInstallation("confluent-kafka", sys.executable),
+            },
+        )
+    ]
+    text = measured_part(read_sittings(tmp_path), {})
+    assert (
+        "| row | figure | Ottla | ÷ librdkafka | compiled | ÷ librdkafka | librdkafka | goal |"
+        in text
+    )
+    assert "| Produce 100 B | records/s | 500 | 0.50 ? | 1,100 | **1.10** ? | 1,000 | ≥ 1 |" in text
+    assert "| Produce 100 B | CPU of the application's thread ÷ time | 0.9 | 1.00 ? |" in text
+    assert "One broker serves all clients: that of the column compiled." in text
 
 
 def test_rows_that_miss_their_goal_are_named() -> None:

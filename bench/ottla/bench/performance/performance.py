@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ottla.bench.clients import run_clients
+from ottla.bench.clients import ClientInstallation, run_clients
 from ottla.bench.floor.floor import FLOOR, open_floors
 from ottla.bench.kafka.beside_kafka import EQUAL_SETTINGS, OTTLA_SETTINGS, ends_by_sigterm
 from ottla.bench.kafka.comparison import OURS, THEIRS
@@ -55,8 +55,9 @@ CLIENTS_OF = ONE
 QUEUES = "queues"
 QUEUES_OF = ONE
 LIBRDKAFKA = "librdkafka"
-MEASURED_CLIENTS = {"ottla": OURS, "confluent-kafka": LIBRDKAFKA}
-"""Label of the page's column for each client of the client comparison."""
+CLIENT_BROKER = "client_broker"
+"""Name of the machine fact that contains the label of the column whose broker serves the clients of
+the client comparison."""
 
 Say = Callable[[str], None]
 """Callback that receives a sentence about the next measurement, to show the progress."""
@@ -201,6 +202,11 @@ class PerformanceRun:
             group: MeasuredGroup(group=group, topology=self.topology, machine=machine)
             for group in self.groups
         }
+        if "client" in sittings:
+            served = {**machine, CLIENT_BROKER: self._client_broker}
+            sittings["client"] = MeasuredGroup(
+                group="client", topology=self.topology, machine=served
+            )
         with ends_by_sigterm():
             if "lifecycle" in self.groups:
                 self._lifecycle(sittings["lifecycle"], say, deadline)
@@ -269,7 +275,7 @@ class PerformanceRun:
                 self._weigh(memory, many, servers)
         if "client" in self.groups and self.topology == CLIENTS_OF:
             say("clients")
-            self._clients(sittings["client"], servers[OURS])
+            self._clients(sittings["client"], servers[self._client_broker])
         self._keep_all(sittings)
 
     @staticmethod
@@ -284,7 +290,16 @@ class PerformanceRun:
             assert memory is not None
             memory.add(row, name, found)
 
+    @property
+    def _client_broker(self) -> str:
+        """Label of the server that serves all clients of the client comparison: the first further
+        form of Ottla. A compiled broker leaves more of the machine to the clients."""
+        return next(iter(self.forms), OURS)
+
     def _clients(self, sitting: MeasuredGroup, cluster: RunningCluster) -> None:
+        forms = {OURS: sys.executable, **self.forms}
+        clients = {label: ClientInstallation("ottla", python) for label, python in forms.items()}
+        clients[LIBRDKAFKA] = ClientInstallation("confluent-kafka", sys.executable)
         topics = RunTopics(cluster.bootstrap, None, is_kept=True)
         for _ in range(self.rounds):
             found = run_clients(
@@ -293,16 +308,17 @@ class PerformanceRun:
                 count=CLIENT_RECORDS,
                 rounds=1,
                 progress=lambda _: None,
-                clients=MEASURED_CLIENTS,
+                clients=clients,
             )
             for row, figures in found.items():
                 what, _, client = row.partition(", ")
-                if client in MEASURED_CLIENTS:
+                if client in clients:
                     given = {
                         "cpu_us_per_record": figures["cpu_us_each"],
                         "records_per_second": figures["per_second"],
+                        "thread_share": figures["thread_share"],
                     }
-                    sitting.add(what[:1].upper() + what[1:], MEASURED_CLIENTS[client], given)
+                    sitting.add(what[:1].upper() + what[1:], client, given)
 
     def _lifecycle(self, sitting: MeasuredGroup, say: Say, deadline: float) -> None:
         openers = self._openers()

@@ -15,7 +15,7 @@ from ottla.bench.kafka.comparison import (
     spread_of,
     verdict_of,
 )
-from ottla.bench.performance.performance import LIBRDKAFKA, MeasuredGroup
+from ottla.bench.performance.performance import CLIENT_BROKER, LIBRDKAFKA, MeasuredGroup
 from ottla.bench.performance.performance_rows import GOALS, ONE, THREE, RatioGoal
 from ottla.model.errors import ConfigError
 
@@ -63,6 +63,7 @@ UNITS = {
     "delete_s": "delete, s",
     "cpu_us_per_record": "CPU µs a record",
     "records_per_second": "records/s",
+    "thread_share": "CPU of the application's thread ÷ time",
 }
 PICTURES = {
     "requests": ("performance-requests.svg", "CPU of a small request, by kind and server"),
@@ -214,6 +215,9 @@ def _table(sitting: MeasuredGroup) -> list[str]:
             if has_floor:
                 cells.append(shown(spread_of(servers[FLOOR])) if FLOOR in servers else shown(None))
             lines.append(_line([*cells, str(goal)]))
+    if CLIENT_BROKER in sitting.machine:
+        label = str(sitting.machine[CLIENT_BROKER])
+        lines += ["", f"One broker serves all clients: that of the column {label_of(label)}."]
     return lines
 
 

@@ -123,6 +123,7 @@ GOALS: dict[str, dict[str, RatioGoal]] = {
     "client": {
         "cpu_us_per_record": RatioGoal(1.5, False),
         "records_per_second": RatioGoal(1.0, True),
+        "thread_share": RatioGoal(None, False),
     },
 }
 """Goals for ratios of measured values, by group of benchmarks and name of the value. Goals of the
