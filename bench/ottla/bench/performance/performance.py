@@ -43,6 +43,8 @@ from ottla.bench.performance.performance_rows import (
 from ottla.bench.performance.queue_rows import QUEUE_RECORDS, queue_rows
 from ottla.bench.performance.work_rows import work_rows
 from ottla.bench.processes import shared_once_bytes, usage_of
+from ottla.bench.programs.franz_client import build_franz, has_go
+from ottla.bench.programs.program_rows import PROGRAMS, program_rows
 from ottla.bench.result import MB
 from ottla.bench.topics import RunTopics
 from ottla.model.errors import ConfigError
@@ -54,6 +56,7 @@ DEATHS_OF = THREE
 CLIENTS_OF = ONE
 QUEUES = "queues"
 QUEUES_OF = ONE
+PROGRAMS_OF = ONE
 LIBRDKAFKA = "librdkafka"
 CLIENT_BROKER = "client_broker"
 """Name of the machine fact that contains the label of the column whose broker serves the clients of
@@ -207,18 +210,28 @@ class PerformanceRun:
             sittings["client"] = MeasuredGroup(
                 group="client", topology=self.topology, machine=served
             )
-        with ends_by_sigterm():
+        with ends_by_sigterm(), tempfile.TemporaryDirectory(prefix="ottla-bench-") as built:
             if "lifecycle" in self.groups:
                 self._lifecycle(sittings["lifecycle"], say, deadline)
             if set(self.groups) - {"lifecycle"}:
+                rows = self._rows(Path(built), say)
                 with self._servers() as servers:
-                    self._measure(servers, sittings, say, deadline)
+                    self._measure(servers, rows, sittings, say, deadline)
 
-    def _rows(self) -> list[tuple[str, PerformanceRow]]:
-        """Return the benchmarks that run in rounds, as pairs (group, benchmark)."""
+    def _rows(self, built: Path, say: Say) -> list[tuple[str, PerformanceRow]]:
+        """Return the benchmarks that run in rounds, as pairs (group, benchmark). Their programs are
+        built in the directory `built`."""
         rows = rows_of(self.groups, self.topology) + work_rows(self.groups, self.topology)
         if QUEUES in self.groups and self.topology == QUEUES_OF:
             rows += [(QUEUES, row) for row in queue_rows(self.jars, self.queue_records)]
+        if PROGRAMS in self.groups and self.topology == PROGRAMS_OF:
+            franz = None
+            if has_go():
+                say("building the program with franz-go")
+                franz = build_franz(built)
+            else:
+                say("Go is missing: the rows of franz-go are not measured")
+            rows += [(PROGRAMS, row) for row in program_rows(self.jars, franz)]
         return rows
 
     def _keep_all(self, sittings: Mapping[str, MeasuredGroup]) -> None:
@@ -231,6 +244,7 @@ class PerformanceRun:
     def _measure(
         self,
         servers: Mapping[str, RunningCluster],
+        rows: Sequence[tuple[str, PerformanceRow]],
         sittings: Mapping[str, MeasuredGroup],
         say: Say,
         deadline: float,
@@ -239,7 +253,6 @@ class PerformanceRun:
         memory = sittings.get("memory")
         time.sleep(SETTLE_S)
         self._weigh(memory, "idle", servers)
-        rows = self._rows()
         for _, row in rows:
             for cluster in servers.values() if row.prepare else ():
                 assert row.prepare is not None

@@ -35,6 +35,7 @@ GROUPS = {
     "rates": "Latency at shares of the rate that all servers sustain",
     "partitions": "Many partitions",
     "connections": "Many clients",
+    "programs": "Programs of other makers, with their default settings",
     "conditions": "Under quotas, and beside a compaction",
     "memory": "Memory of all nodes",
     "lifecycle": "Start and deaths",
@@ -54,6 +55,7 @@ UNITS = {
         for what, words in (("produce", "produce"), ("end_to_end", "end to end"))
         for percentile in ("p50", "p99", "p99.9")
     },
+    "end_to_end_mean_ms": "end to end, mean ms",
     "shared_once_mb": "MB, shared pages once",
     "resident_mb": "MB, resident",
     "start_to_ready_s": "start to ready, s",

@@ -1,0 +1,7 @@
+"""Benchmarks whose load is a program of another maker, with its default settings.
+
+java_tools.py     Kafka's performance tools
+franz_client.py   builds and runs a program with the Go client franz-go
+franz.go          the program
+program_rows.py   the benchmarks of docs/performance.md
+"""
