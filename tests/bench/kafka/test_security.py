@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.bench.kafka import security, security_rows
+from ottla.bench.kafka import mixed_load, security, security_rows
 from ottla.bench.kafka.kafka_server import properties
+from ottla.bench.kafka.mixed_load import measure_mix, prepare_mix
 from ottla.bench.kafka.security import PLAIN_ROWS, ROWS, SecurityPairs
 from ottla.bench.kafka.security_rows import (
     ENTRIES_ROWS,
@@ -23,6 +24,7 @@ from ottla.bench.kafka.security_rows import (
 from ottla.bench.kafka.security_servers import (
     TLS12,
     TLS13,
+    TLS_USERS,
     SecurityServer,
     make_certificate,
     open_ottla,
@@ -64,6 +66,8 @@ def pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in TLS_ROWS:
         figure = "per_second" if name.startswith("handshakes") else "mb_per_second"
         monkeypatch.setitem(TLS_ROWS, name, row(figure, 100 if name.endswith("plain") else 50))
+    mix = {"per_second": 10.0, "commit_p50_ms": 1.0}
+    monkeypatch.setattr(security, "measure_mix", lambda server, ca: mix)
     monkeypatch.setattr(security, "open_pairs", opened)
     monkeypatch.setattr(security, "prepare", lambda *_: None)
     monkeypatch.setattr(security, "measure_entries", entries)
@@ -142,4 +146,16 @@ def test_each_row_does_its_work_on_a_broker_of_ours(server: tuple[SecurityServer
         assert figures.keys() <= IS_HIGHER_BETTER.keys()
         assert all(value > 0 for value in figures.values()), kind
     assert ours.long_holds() >= 0
-    assert set(ours.addresses) == {"PLAINTEXT", TLS13, TLS12, "USERS"}
+    assert set(ours.addresses) == {"PLAINTEXT", TLS13, TLS12, "USERS", TLS_USERS}
+
+
+def test_the_mix_commits_records_of_a_user_with_acls_over_tls(
+    server: tuple[SecurityServer, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mixed_load, "MIX_S", 0.3)
+    monkeypatch.setattr(mixed_load, "TRANSACTION_S", 0.05)
+    ours, ca = server
+    prepare_mix(ours)
+    figures = measure_mix(ours, ca)
+    assert figures.keys() <= IS_HIGHER_BETTER.keys()
+    assert figures["per_second"] > 0 and figures["broker_cpu_us_each"] > 0

@@ -1,4 +1,4 @@
-"""Cost of security to a broker, compared with Apache Kafka: TLS, handshakes, and ACLs.
+"""Cost of security to a broker, compared with Apache Kafka: TLS, handshakes, ACLs, and a mix.
 
 Four servers run all the time: Ottla and Kafka without an authorizer, and both with an authorizer
 and ACLs. Servers that are not being measured are idle. The benchmarks run on the servers in turns,
@@ -25,6 +25,7 @@ from ottla.bench.kafka.comparison import (
     shown,
     spread_of,
 )
+from ottla.bench.kafka.mixed_load import measure_mix, prepare_mix
 from ottla.bench.kafka.security_rows import (
     ENTRIES_ROWS,
     IS_HIGHER_BETTER,
@@ -41,7 +42,14 @@ from ottla.bench.kafka.turns import MeasurementRounds, load_average
 from ottla.bench.load import Progress
 from ottla.bench.tables import table_of
 
-ROWS = (*TLS_ROWS, *ENTRIES_ROWS)
+ONE_REPLICA = {
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+MIX = "mix"
+"""Benchmark with TLS, a login, ACLs, quotas, a compacted topic and transactions together."""
+
+ROWS = (*TLS_ROWS, *ENTRIES_ROWS, MIX)
 PLAIN_ROWS = {
     f"{what}-tls1{minor}": f"{what}-plain" for what in ("produce", "fetch") for minor in (3, 2)
 }
@@ -107,6 +115,8 @@ class SecurityPairs(NamedTuple):
     def measured(self, row: str, name: str, work: SecurityWork) -> Mapping[str, float]:
         """Run the load of a benchmark on the server `name` (Ottla or Kafka), and return the
         measured values by name."""
+        if row == MIX:
+            return measure_mix(self.with_entries[name], self.ca)
         server = self.plain[name]
         if row in TLS_ROWS:
             return TLS_ROWS[row](server, work, self.ca)
@@ -182,6 +192,7 @@ def prepare(pairs: SecurityPairs, work: SecurityWork) -> None:
         prepare_entries(server, work, has_authorizer=False)
     for server in pairs.with_entries.values():
         prepare_entries(server, work, has_authorizer=True)
+        prepare_mix(server)
 
 
 @contextmanager
@@ -194,7 +205,8 @@ def open_pairs(jars: Path) -> Iterator[SecurityPairs]:
     ):
         certificates = Path(name)
         make_certificate(certificates)
-        open_ = partial(open_pair, jars, certificates, EQUAL_SETTINGS)
+        settings = {**EQUAL_SETTINGS, **ONE_REPLICA}
+        open_ = partial(open_pair, jars, certificates, settings)
         with (
             open_(has_authorizer=False) as (version, plain),
             open_(has_authorizer=True) as (_, with_entries),

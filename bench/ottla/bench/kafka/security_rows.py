@@ -67,6 +67,8 @@ IS_HIGHER_BETTER = {
     "broker_cpu_s_per_gb": False,
     "per_second": True,
     "broker_cpu_us_each": False,
+    "commit_p50_ms": False,
+    "commit_p99_ms": False,
     **{f"{state}_per_second": True for state in (OFF, ON)},
     **{f"{state}_cpu_us_each": False for state in (OFF, ON)},
 }

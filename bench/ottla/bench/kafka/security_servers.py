@@ -1,5 +1,5 @@
-"""Ottla and Apache Kafka with the same listeners: plain, TLS 1.3, TLS 1.2, and a listener that
-requires a login.
+"""Ottla and Apache Kafka with the same listeners: plain, TLS 1.3, TLS 1.2, and two listeners that
+require a login, one of which has TLS 1.3.
 
 Both run on loopback with the same self-signed certificate. Users log in by SASL/PLAIN. Clients
 without a login are super users, like the nodes.
@@ -36,6 +36,8 @@ from ottla.node.local.local_nodes_driver import (
 
 HOST = "127.0.0.1"
 PLAINTEXT, TLS13, TLS12, USERS = "PLAINTEXT", "TLS13", "TLS12", "USERS"
+TLS_USERS = "TLS_USERS"
+"""Listener with TLS 1.3 that requires a login."""
 TLS_VERSIONS = {TLS13: "TLSv1.3", TLS12: "TLSv1.2"}
 USER, PASSWORD = "load", "secret"
 HOLDS = r'ottla_loop_pause_seconds_bucket\{le="([^"]+)"\} (\S+)'
@@ -94,14 +96,23 @@ def make_certificate(directory: Path) -> None:
 def tls_settings(directory: Path) -> dict[str, str]:
     """Return the settings of the listeners with TLS 1.3 and TLS 1.2, which have the same meaning
     for Ottla and Kafka."""
-    found = {}
-    for listener, version in TLS_VERSIONS.items():
+    found = {_passwords_key(TLS_USERS): _passwords()}
+    for listener, version in {**TLS_VERSIONS, TLS_USERS: TLS_VERSIONS[TLS13]}.items():
         prefix = f"listener.name.{listener.lower()}.ssl."
         found[f"{prefix}keystore.type"] = "PEM"
         found[f"{prefix}keystore.location"] = str(directory / "server.pem")
         found[f"{prefix}enabled.protocols"] = version
         found[f"{prefix}protocol"] = version
     return found
+
+
+def _passwords_key(listener: str) -> str:
+    """Return the setting of a listener that contains the passwords of its users."""
+    return f"listener.name.{listener.lower()}.plain.sasl.jaas.config"
+
+
+def _passwords() -> str:
+    return f'{PLAIN_MODULE} required user_{USER}="{PASSWORD}";'
 
 
 @contextmanager
@@ -115,18 +126,22 @@ def open_ottla(
     """
     with open_cluster_in(directory, controllers=1, brokers=1) as cluster:
         names = [name.replace(" ", "-") for name in cluster.pids]
-    *free, metrics_port = free_ports(5, HOST)
-    ports = dict(zip((PLAINTEXT, TLS13, TLS12, USERS), free, strict=True))
-    protocols = {PLAINTEXT: "PLAINTEXT", TLS13: "SSL", TLS12: "SSL", USERS: "SASL_PLAINTEXT"}
+    protocols = {
+        PLAINTEXT: "PLAINTEXT",
+        TLS13: "SSL",
+        TLS12: "SSL",
+        USERS: "SASL_PLAINTEXT",
+        TLS_USERS: "SASL_SSL",
+    }
+    *free, metrics_port = free_ports(len(protocols) + 1, HOST)
+    ports = dict(zip(protocols, free, strict=True))
     of_all = WITH_AUTHORIZER if has_authorizer else {}
     of_broker = {
         "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
         "listener.security.protocol.map": ",".join(map(":".join, protocols.items())),
         "inter.broker.listener.name": PLAINTEXT,
         "sasl.enabled.mechanisms": PLAIN,
-        f"listener.name.{USERS.lower()}.plain.sasl.jaas.config": (
-            f'{PLAIN_MODULE} required user_{USER}="{PASSWORD}";'
-        ),
+        _passwords_key(USERS): _passwords(),
         "metrics.prometheus.port": str(metrics_port),
         **OTTLA_SETTINGS,
         **settings,
@@ -160,7 +175,7 @@ def _open_kafka(
     own = dict(settings)
     if has_authorizer:
         own |= WITH_AUTHORIZER
-    listeners = dict.fromkeys(TLS_VERSIONS, "SSL")
+    listeners = {**dict.fromkeys(TLS_VERSIONS, "SSL"), TLS_USERS: "SASL_SSL"}
     with open_kafka(jars, directory, own, users={USER: PASSWORD}, listeners=listeners) as kafka:
         assert kafka.users_address is not None
         users = "{}:{}".format(*kafka.users_address)

@@ -7,9 +7,9 @@ its partitions.
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 from uuid import uuid4
@@ -40,6 +40,11 @@ class TransactionLoad:
     partitions: int
     seconds: float
     record_bytes: int = 1_000
+    key_count: int = 0
+    """Number of different record keys, which the records use in rotation. With 0, records have no
+    key."""
+    login: Mapping[str, str] = field(default_factory=dict)
+    """Settings of librdkafka for TLS and login, by name."""
 
 
 def produce_idempotently(load: TransactionLoad) -> Result:
@@ -107,6 +112,7 @@ def _producer(
         "batch.num.messages": 1_000_000,
         "queue.buffering.max.messages": QUEUED_RECORDS_MAX,
         "log_level": 2,
+        **load.login,
     }
     if transactional_id is not None:
         settings["transactional.id"] = transactional_id
@@ -117,10 +123,12 @@ def _producer(
     numbers = count()
 
     def send() -> None:
-        partition = next(numbers) % load.partitions
+        number = next(numbers)
+        partition = number % load.partitions
+        key = str(number % load.key_count) if load.key_count else None
         while True:
             try:
-                producer.produce(load.topic, payload, partition=partition)
+                producer.produce(load.topic, payload, key, partition=partition)
                 return
             except BufferError:
                 producer.poll(0.01)

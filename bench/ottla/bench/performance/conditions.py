@@ -16,17 +16,21 @@ QUOTAS_SETTLE_S = 0.5
 """Maximum time in seconds until a quota change by the controller is in effect on the brokers."""
 
 
-def set_quotas(bootstrap: str, limits: Mapping[str, float | None]) -> None:
-    """Set the quotas of the client id that sends the small requests, by quota key. The value None
-    removes a quota.
+SMALL_REQUESTS = QuotaEntity(CLIENT_ID, False, BENCH_CLIENT_ID)
+"""Client id that sends the small requests, as the entity of a quota."""
+
+
+def set_quotas(
+    bootstrap: str, limits: Mapping[str, float | None], entity: QuotaEntity = SMALL_REQUESTS
+) -> None:
+    """Set the quotas of an entity, by quota key. The value None removes a quota.
 
     Raises RefusedError if the cluster refuses the quotas.
     """
 
     async def alter() -> None:
         async with open_admin(bootstrap) as admin:
-            owner = (QuotaEntity(CLIENT_ID, False, BENCH_CLIENT_ID),)
-            for refusal in await admin.alter_quotas([QuotaChange(owner, dict(limits))]):
+            for refusal in await admin.alter_quotas([QuotaChange((entity,), dict(limits))]):
                 if refusal is not None:
                     raise refusal
 

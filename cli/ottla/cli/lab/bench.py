@@ -175,8 +175,8 @@ OPTIONS: dict[str, Option] = {
     ),
     "kafka": option(
         "--kafka DIR",
-        "directory with the jars of Apache Kafka: org.apache.kafka:kafka_2.13:4.3.0 and "
-        "kafka-tools:4.3.0 as dependencies of a pom.xml, copied there by 'mvn "
+        "directory with the jars of Apache Kafka: org.apache.kafka:kafka_2.13:4.4.0 and "
+        "kafka-tools:4.4.0 as dependencies of a pom.xml, copied there by 'mvn "
         "dependency:copy-dependencies -DoutputDirectory=DIR' (default: none, required)",
         type=Path,
         required=True,
@@ -359,7 +359,7 @@ BENCHES: dict[str, Bench] = {
         {"timeout": 1200.0},
     ),
     "security": Bench(
-        "cost of TLS, of handshakes and of ACLs, with Kafka in turns",
+        "cost of TLS, handshakes, ACLs and a mix with transactions, with Kafka in turns",
         "kafka few-rounds count handshake-seconds row-requests connections in-flight entries "
         "timeout format",
         {"count": 200000, "timeout": 440.0},
