@@ -21,10 +21,15 @@ import ottla.testing.world as world
 
 settings = world.settings
 world.settings = lambda: settings(
-    max_examples={count}, phases=(Phase.generate,), database=None, derandomize=True
+    max_examples={count},
+    phases=(Phase.generate,),
+    database=None,
+    derandomize=True,
+    report_multiple_bugs=False,
 )
 """
-"""Always the same examples, at most as many as by default, and no shrinking, to save time."""
+"""Always the same examples, at most as many as by default, until one fails. Neither shrinking nor a
+search for a second bug, to save time."""
 
 
 LAST_PAYMENT = """
