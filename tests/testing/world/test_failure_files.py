@@ -25,7 +25,9 @@ from hypothesis import Phase, given
 import ottla.testing.world as world
 
 
-@world.settings(max_examples=60, database=None, phases=[Phase.generate])
+@world.settings(
+    max_examples=60, database=None, phases=[Phase.generate], report_multiple_bugs=False
+)
 @given(world.cluster(), world.faults(kills=True))
 def test_lives(plan, faults):
     with open("runs", "a") as runs:

@@ -27,13 +27,13 @@ from hypothesis import strategies as st
 
 import ottla.testing.world as world
 
-RECORDS = [world.Record(key=b"k", value=b"%d" % number) for number in range(6)]
-PLANS = st.builds(world.ClusterPlan, seed=st.integers(0, 9))
+RECORDS = [world.Record(key=b"k", value=b"%d" % number) for number in range(4)]
+PLANS = st.builds(world.ClusterPlan, seed=st.integers(0, 3))
 KILLS = st.lists(
     st.builds(
         world.Kill,
         st.just(0),
-        st.builds(world.Mark, st.just("work"), st.integers(1, 3)),
+        st.builds(world.Mark, st.just("work"), st.integers(1, 2)),
         restart_after_s=st.just(1.0),
     ),
     max_size=2,
@@ -45,7 +45,7 @@ async def lose_work(w, is_correct):
     from ottla.model.settings.client import ConsumerConfig
 
     config = ConsumerConfig(
-        group_id="g", auto_offset_reset="earliest", enable_auto_commit=False, poll_records_max=3
+        group_id="g", auto_offset_reset="earliest", enable_auto_commit=False, poll_records_max=2
     )
     async with open_consumer(w.bootstrap, config) as consumer:
         consumer.subscribe(["orders"])
