@@ -152,6 +152,15 @@ DEPARTURES = (
         "the sake of others. A producer that was forgotten is served as a new one.",
     ),
     (
+        "offsets of tiered topics",
+        "ListOffsets -5 is -1 once no copied segment remains. Kafka still returns the last offset "
+        "that was ever copied, and if remote.storage.enable is set to false and later to true, it "
+        "does not copy these segments again. The local start (-4) is never below the log start; "
+        "in Kafka it is after records were deleted and tiered storage was enabled later. The "
+        "record with the largest timestamp (-3) is looked up above the log start only. All else "
+        "that `tests/cluster/tier/test_tier_beside_kafka.py` compares with Kafka 4.4.0 is equal.",
+    ),
+    (
         "a full disk (ENOSPC, EDQUOT, EFBIG)",
         "Kafka takes the whole log directory offline, and stops with the last one. Here appends "
         "are refused with KAFKA_STORAGE_ERROR, reads go on, and appends are accepted again when "
