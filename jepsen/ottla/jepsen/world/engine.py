@@ -167,6 +167,7 @@ ENGINES: dict[str, dict[str, str]] = {
         "tiered": "ottla.jepsen.world.whole.tier.tiered:TieredCluster",
         "tiered-day": "ottla.jepsen.world.whole.tier.day:DayCluster",
         "tiered-expiring": "ottla.jepsen.world.whole.tier.expiring:ExpiringCluster",
+        "tiered-forked": "ottla.jepsen.world.whole.tier.forked:ForkedCluster",
         "ordered-shares": "ottla.jepsen.world.whole.ordered_shares:OrderedSharesOfCluster",
         "transactions": "ottla.jepsen.world.whole.transactions:TransactionsOfCluster",
         "transactions-coordinators": (

@@ -145,6 +145,8 @@ def _row(
     *killed_by: str,
     first_seed: int,
     subject: str = "tiered-expiring",
+    budget: int = 15_000,
+    is_quick: bool = False,
 ) -> Mutant:
     return Mutant(
         name=name,
@@ -154,8 +156,9 @@ def _row(
         plant=plant,
         seed_count=10,
         first_seed=first_seed,
-        budget=15_000,
+        budget=budget,
         killed_by=killed_by,
+        is_quick=is_quick,
     )
 
 
@@ -222,7 +225,10 @@ MUTANTS: tuple[Mutant, ...] = (
         "tier-cache-by-offset",
         "the cache of records distinguishes offsets, and not uploads",
         _cache_by_offset,
-        first_seed=3,
+        first_seed=5,
+        subject="tiered-forked",
+        budget=8_000,
+        is_quick=True,
     ),
     _row(
         "tier-restore-doubles",

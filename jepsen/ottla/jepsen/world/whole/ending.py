@@ -193,7 +193,7 @@ class EndJudge:
             for at, log in broker.logs:
                 end_offset = log.end_offset
                 found = await batches_of(self._cluster.broker_machines[node], log.directory)
-                lies_to: int = log.log_start_offset
+                lies_to: int = log.local_start_offset
                 if found:
                     base_offset, last = max(found.items())
                     lies_to = base_offset + int.from_bytes(last[LAST_DELTA], "big") + 1

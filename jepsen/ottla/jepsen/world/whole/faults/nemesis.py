@@ -153,6 +153,7 @@ class WorldNemesis:
             "replaced leader": shares.replace_leader,
             "death in a copy": tiers.kill_in_state,
             "forked log": tiers.fork,
+            "returning leader": tiers.fork_and_return,
             **self._encryption_faults(),
         }
 

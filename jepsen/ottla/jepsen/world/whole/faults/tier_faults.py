@@ -85,8 +85,25 @@ class TierFaults(ClusterFaults):
         replica has. Then another replica is elected, while the former leader is dead or does not
         know of its successor."""
         state = self._partition()
-        if state is None or self._is_forking:
+        if state is not None and not self._is_forking:
+            await self._fork(state)
+
+    async def fork_and_return(self) -> None:
+        """Cause an unclean leader election beside the preferred leader, which does not know of its
+        successor. Clients then write to the successor, until the preferred leader leads again. Does
+        nothing while another replica leads."""
+        state = self._partition()
+        if state is None or self._is_forking or state.leader != state.replicas[0]:
             return
+        await self._fork(state, is_left_by_clients=True)
+        with trio.move_on_after(ELECTION_S_MAX):
+            while (now := self._partition()) is None or now.leader != state.leader:
+                await trio.sleep(10 * LOOK_S)
+            self._rare.sometimes("a former leader leads again in the tier")
+
+    async def _fork(self, state: PartitionState, *, is_left_by_clients: bool = False) -> None:
+        """Cause an unclean leader election in a partition. If `is_left_by_clients` is True, the
+        former leader survives, and clients restart and reach only the other replicas."""
         leader = self._cluster.broker_machines.get(NodeId(state.leader))
         others = [
             self._cluster.broker_machines[NodeId(replica)]
@@ -104,7 +121,7 @@ class TierFaults(ClusterFaults):
                 await trio.sleep(10 * LOOK_S)
             self._rare.sometimes("a tiered leader is alone")
         await self._wait(ALONE_MS)
-        is_dead = self._chance.below(2) == 0
+        is_dead = not is_left_by_clients and self._chance.below(2) == 0
         if is_dead:
             self._kill(leader)
         else:
@@ -117,15 +134,29 @@ class TierFaults(ClusterFaults):
             self._rare.sometimes("an unclean leader is elected in the tier")
             if not is_dead:
                 self._rare.sometimes("an unclean leader is elected beside its predecessor")
+            if is_left_by_clients:
+                await self._part_clients(leader)
             await self._wait(AFTER_MS)
-        self._change_links(leader, self._network.mend)
+        self._change_links(leader, self._network.mend, *self._workload.machines)
         self._start(leader)
         self._is_forking = False
 
-    def _change_links(self, leader: Machine, change: Callable[[str, str], None]) -> None:
-        """Apply `change` to every link between a leader and another node, in order to cut or heal
-        the links. Clients still reach the leader."""
-        for machine in self._cluster.machines:
+    async def _part_clients(self, leader: Machine) -> None:
+        """Restart all clients, and cut their links to a former leader."""
+        clients = [machine for machine in self._workload.machines if machine.is_running]
+        for machine in clients:
+            machine.kill()
+            await machine.has_ended.wait()
+            self._network.cut(leader.name, machine.name)
+            self._network.cut(machine.name, leader.name)
+            machine.start()
+
+    def _change_links(
+        self, leader: Machine, change: Callable[[str, str], None], *clients: Machine
+    ) -> None:
+        """Apply `change` to every link between a leader and another node or one of `clients`, in
+        order to cut or heal the links."""
+        for machine in (*self._cluster.machines, *clients):
             if machine is not leader:
                 change(leader.name, machine.name)
                 change(machine.name, leader.name)

@@ -56,7 +56,7 @@ class ExpiringCluster(TieredCluster):
     budget = 15_000
     is_light = True
     workload = ExpiringWorkload
-    controller_counts = (1, 1, 3)
+    controller_counts: tuple[int, ...] = (1, 1, 3)
     only: tuple[str, ...] = (
         *("death in a copy",) * 6,
         *("forked log",) * 2,
@@ -107,14 +107,27 @@ class ExpiringCluster(TieredCluster):
         """Start the faults of the object store, and the observer that compares local logs with
         copied segments."""
         world = cluster.world
-        assert isinstance(workload, ExpiringWorkload)
-        workload.watch = LineageWatch(cluster, world.object_store, rare, workload.break_run)
         stream = world.chance.stream("store nemesis")
         nemesis = StoreNemesis(world.object_store, stream, rare, failure_weight=4)
         nursery.start_soon(nemesis.run)
+        expiring = self.watch_lineages(nursery, cluster, workload, rare)
+        nursery.start_soon(_add_orphan, cluster, expiring, world.chance.stream("orphan"))
+
+    def watch_lineages(
+        self,
+        nursery: trio.Nursery,
+        cluster: SimulatedCluster,
+        workload: ClientWorkload,
+        rare: RareStates,
+    ) -> ExpiringWorkload:
+        """Start the observer that compares local logs with copied segments. Returns the workload
+        that uses the observer."""
+        assert isinstance(workload, ExpiringWorkload)
+        store = cluster.world.object_store
+        workload.watch = LineageWatch(cluster, store, rare, workload.break_run)
         nursery.start_soon(workload.watch.run)
-        nursery.start_soon(_add_orphan, cluster, workload, world.chance.stream("orphan"))
         self._workload, self._rare = workload, rare
+        return workload
 
     def check_end(self, cluster: SimulatedCluster) -> None:
         """Check the copied segments, and the logs that a restore from the object store would

@@ -50,13 +50,13 @@ BRIEF_RECORDS = 30
 BRIEF_S = 3.0
 """Longest time in seconds from the last record of a topic to the topic's deletion."""
 
-POLLS_PER_SCAN = 12
-"""Number of polls after which the scanner begins again at the start of the logs."""
-
 
 class ExpiringWorkload(TieredWorkload):
     """Clients of a tiered topic that loses nothing, and of tiered topics that expire, have unclean
     leader elections, or are deleted."""
+
+    polls_per_scan = 12
+    """Number of polls after which the scanner begins again at the start of the logs."""
 
     watch: LineageWatch
     """Observer of the local logs and of the object store. It knows all records that were
@@ -76,9 +76,11 @@ class ExpiringWorkload(TieredWorkload):
         self._brief_count = 0
         self.deleted_count = 0
         """Number of topics that were deleted."""
+        self.writer = self._machine("tier-writer", self._write)
+        self.scanner = self._machine("tier-scanner", self._scan)
         self._more = [
-            self._machine("tier-writer", self._write),
-            self._machine("tier-scanner", self._scan),
+            self.writer,
+            self.scanner,
             self._machine("tier-operator", self._create_and_delete),
         ]
 
@@ -159,7 +161,7 @@ class ExpiringWorkload(TieredWorkload):
                     consumer.assign(wanted)
                     while not is_stopping.is_set():
                         consumer.seek_to_beginning()
-                        for _ in range(POLLS_PER_SCAN):
+                        for _ in range(self.polls_per_scan):
                             for record in await consumer.poll(0.5):
                                 self._check(record)
             await trio.sleep(RETRY_S)
