@@ -31,7 +31,7 @@ TOPIC, PARTITIONS = "q0", 3
 FIRST_BYTES, RECORD_BYTES = 4_000, 100
 """Large records first, so that there are closed segments to damage; a long load is of small ones,
 lest it fills the disks."""
-NEMESES_A_RUN = 4
+NEMESES_A_RUN = 2
 TRIES = 5
 BATCH = 100
 

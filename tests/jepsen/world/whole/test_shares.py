@@ -1,4 +1,7 @@
-"""A share group of a cluster under fire loses no record, and a seed repeats its run."""
+"""A share group of a cluster under fire loses no record.
+
+With OTTLA_WORLDS=full, each seed repeats its run.
+"""
 
 from typing import Any
 
@@ -23,9 +26,9 @@ def test_a_share_group_settles_every_record_once_under_faults(explored: Any, see
     assert outcome.violation is None
     assert outcome.figures["commits"] > 0
     assert outcome.rare["a record is delivered again"] > 0
-    # Members draw their ids from the seed, too.
-    again = run(seed)
-    assert (again.trace_hash, again.figures) == (outcome.trace_hash, outcome.figures)
+    if IS_FULL:  # Members draw their ids from the seed, too.
+        again = run(seed)
+        assert (again.trace_hash, again.figures) == (outcome.trace_hash, outcome.figures)
 
 
 def test_a_replaced_leader_settles_nothing(explored: Any) -> None:
