@@ -28,6 +28,7 @@ instructions.py     CPU instructions of a broker per request, counted under call
 floor/           a broker beside the smallest program with the same system calls
 kafka/           comparisons with Apache Kafka
 performance/     the rows of docs/performance.md
+scale/           one machine with several brokers
 programs/        loads of other makers: Kafka's performance tools, franz-go
 moves/           slowdown of a producer while partitions move
 queues/          consumers of share groups, and many share groups

@@ -51,6 +51,8 @@ from ottla.bench.performance.performance_plots import draw_all
 from ottla.bench.processes import usage_of
 from ottla.bench.requests import run_requests
 from ottla.bench.result import Result
+from ottla.bench.scale.host_scale import HEADERS, broker_counts, run_scale
+from ottla.bench.scale.host_scale import rows_of as scale_rows
 from ottla.bench.scrape import run_scrapes
 from ottla.bench.spark import spark_commands
 from ottla.bench.tables import table_of, table_of_figures
@@ -343,6 +345,20 @@ def _measure_floor(arguments: argparse.Namespace) -> int:
     return HEALTHY
 
 
+def _measure_scale(arguments: argparse.Namespace) -> int:
+    """Measure clusters with different numbers of brokers on this machine. Returns the exit code."""
+    counts = broker_counts(arguments.brokers)
+    with _progress(arguments.verb, len(counts)) as progress:
+        found = run_scale(
+            counts, requests=arguments.requests, rounds=arguments.rounds, progress=progress
+        )
+    if arguments.format == "json":
+        print(json.dumps(found))
+    else:
+        print(table_of(HEADERS, scale_rows(found)))
+    return HEALTHY
+
+
 def _measure_performance(arguments: argparse.Namespace) -> int:
     """Run the benchmarks of some groups of rows in docs/performance.md and store the measured
     values, or generate the page from stored values. Returns the exit code."""
@@ -478,6 +494,7 @@ OWN_RUNS: dict[str, Callable[[argparse.Namespace], int]] = {
     "floor": _measure_floor,
     "performance": _measure_performance,
     "rebalance": _measure_rebalances,
+    "scale": _measure_scale,
     "scrape": _measure_scrapes,
     "security": _measure_security,
     "steady": _measure_steady,

@@ -178,6 +178,7 @@ EXAMPLES = {
     "ottla bench telemetry": "ottla bench telemetry --connections 1000 --seconds 30",
     "ottla bench beside": "ottla bench beside --kafka kafka-jars --rows produce,fetch",
     "ottla bench floor": "ottla bench floor --rounds 5",
+    "ottla bench scale": "ottla bench scale --brokers 1,2,4",
     "ottla bench performance": "ottla bench performance --kafka kafka-jars --out results",
     "ottla bench security": "ottla bench security --kafka kafka-jars --rounds 3",
     "ottla bench transactions": "ottla bench transactions --brokers 3",

@@ -900,7 +900,7 @@ _ottla_row() {
       values='--format=table|json'
       argument='@dir' ;;
     'bench')
-      verbs='produce consume e2e clients requests commits rebalance authorizer scrape steady telemetry beside floor performance security transactions start failover replication heartbeat broker-move log-move tier-transfer cold compaction instructions append recovery partitions spark spark-partitions spark-round-trip spark-faults'
+      verbs='produce consume e2e clients requests commits rebalance authorizer scrape steady telemetry beside floor scale performance security transactions start failover replication heartbeat broker-move log-move tier-transfer cold compaction instructions append recovery partitions spark spark-partitions spark-round-trip spark-faults'
       options='-h --help'
       values=''
       argument='' ;;
@@ -968,6 +968,11 @@ _ottla_row() {
       verbs=''
       options='-h --help --rounds --format'
       values='--rounds= --format=table|json'
+      argument='' ;;
+    'bench scale')
+      verbs=''
+      options='-h --help --brokers --requests --rounds --format'
+      values='--brokers= --requests= --rounds= --format=table|json'
       argument='' ;;
     'bench performance')
       verbs=''

@@ -231,6 +231,11 @@ OPTIONS: dict[str, Option] = {
         type=number,
         default=1,
     ),
+    "broker-counts": option(
+        "--brokers N,…",
+        "numbers of brokers to measure, each in a new cluster (default: %(default)s)",
+        default="1,2,4,8",
+    ),
     "rows": option(
         "--rows ROW,…",
         "rows to compare (default: %(default)s)",
@@ -352,6 +357,10 @@ BENCHES: dict[str, Bench] = {
     "floor": Bench(
         "a broker beside the smallest C program that makes the same system calls",
         "few-rounds format",
+    ),
+    "scale": Bench(
+        "one machine with 1, 2, 4 and 8 brokers: rates, CPU and memory",
+        "broker-counts row-requests few-rounds format",
     ),
     "performance": Bench(
         "every row of docs/performance.md, Ottla and Apache Kafka in turns, and that page",
