@@ -25,9 +25,12 @@ def test_limits_can_be_changed_while_the_broker_runs() -> None:
     parts = PartRegistry(clock)
     quotas.register_with(parts)
     assert not quotas.fetch.is_limited
+    assert parts.all_figures() == {}
     parts.settings[FETCH_RATE](2_000)
     parts.settings[COPY_RATE](1_000)
     assert (quotas.copy.limit, quotas.fetch.limit) == (1_000, 2_000)
     quotas.fetch.record(9_000)
     clock.now_ms += 1_000
+    limits = {"tier.copy.limit": 1_000, "tier.copy.rate": 0, "tier.fetch.limit": 2_000}
+    assert parts.all_figures() == {**limits, "tier.fetch.rate": quotas.fetch.per_second()}
     assert quotas.fetch.delay_ms() > 0

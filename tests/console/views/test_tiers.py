@@ -35,6 +35,8 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
         "tier.lag.bytes": 2048.0,
         "tier.relief.bytes": 7.0,
         "tier.failures": 3.0,
+        "tier.copy.limit": 1000.0,
+        "tier.copy.rate": 990.0,
     }
     tiered.problems = [PROBLEM, "another problem"]
 
@@ -62,7 +64,8 @@ async def test_topics_show_what_only_one_place_has(admin: Any) -> None:
     view = await tiers.tiers(page_request(admin))
     parts = sheet_of(view).parts
     assert [one.text for one in parts if isinstance(one, NotePart)] == [f"broker 1: {PROBLEM}"]
-    brokers, topics = [one for one in parts if isinstance(one, TablePart)]
+    brokers, limits, topics = [one for one in parts if isinstance(one, TablePart)]
+    assert [[cell.value for cell in row] for row in limits.rows] == [[1, 990, 1000, None, None]]
     assert [[cell.value for cell in row] for row in brokers.rows] == [[1, 5e9, 5, 2048, 7, 3]]
     assert [cell.value for cell in topics.rows[0]] == ["topic-000", 2, 120, 20]
     assert len(admin.read) == len(topics.rows) < 120, "only the topics of the page are read"

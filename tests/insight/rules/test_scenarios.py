@@ -296,7 +296,16 @@ def test_lag_by_a_full_disk() -> None:
     tiered = broker(1, directories=[full])
     tiered.metrics = {"tier.remote.bytes": 5.0, "tier.lag.bytes": 2048.0}
     (cause,) = explained("disk", {}, survey=survey(brokers=[tiered])).causes
-    assert "2 KiB wait to be copied" in cause.remedy
+    assert "make the object store reachable (2 KiB wait to be copied" in cause.remedy
+    tiered.metrics |= {"tier.copy.limit": 100.0, "tier.copy.rate": 95.0}
+    (cause,) = explained("disk", {}, survey=survey(brokers=[tiered])).causes
+    assert "raise remote.log.manager.copy.max.bytes.per.second" in cause.remedy
+    evidence = {each.label: each.value for each in cause.evidence}
+    assert evidence["copied bytes a second"] == 95
+    assert evidence["limit of copied bytes a second"] == 100
+    tiered.metrics["tier.copy.rate"] = 50.0
+    (cause,) = explained("disk", {}, survey=survey(brokers=[tiered])).causes
+    assert "make the object store reachable" in cause.remedy
     tiered.metrics["tier.lag.bytes"] = 0.0
     (cause,) = explained("disk", {}, survey=survey(brokers=[tiered])).causes
     assert "set local.retention.free.bytes" in cause.remedy

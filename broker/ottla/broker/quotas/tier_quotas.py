@@ -37,6 +37,17 @@ class TierQuotas:
         parts.setting(COPY_RATE, self.copy.set_limit)
         parts.setting(FETCH_RATE, self.fetch.set_limit)
         parts.families(self.families)
+        parts.figures(self.metrics)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the limits that are set, and the rates measured beside them, in bytes per second
+        by metric name, for DescribeNode."""
+        found: dict[str, float] = {}
+        for name, quota in (("copy", self.copy), ("fetch", self.fetch)):
+            if quota.is_limited:
+                found[f"tier.{name}.limit"] = quota.limit
+                found[f"tier.{name}.rate"] = quota.per_second()
+        return found
 
     def families(self) -> Iterator[Family]:
         """Yield the measured rates of copies to the object store and of reads from it, as metric

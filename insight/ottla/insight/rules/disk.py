@@ -30,6 +30,16 @@ TIER_RELIEF_BYTES = "tier.relief.bytes"
 """Name of the metric with the size in bytes of the copied segments that a broker has deleted from
 its disks for `local.retention.free.bytes`. Only brokers with this setting have it."""
 
+TIER_COPY_LIMIT, TIER_COPY_RATE = "tier.copy.limit", "tier.copy.rate"
+"""Names of the metrics with the limit and the measured rate of a broker's copies to the object
+store, in bytes per second. Brokers without a limit have neither."""
+TIER_FETCH_LIMIT, TIER_FETCH_RATE = "tier.fetch.limit", "tier.fetch.rate"
+"""Names of the metrics with the limit and the measured rate of a broker's reads from the object
+store, in bytes per second. Brokers without a limit have neither."""
+COPY_LIMIT_KEY = "remote.log.manager.copy.max.bytes.per.second"
+NEAR_LIMIT = 0.9
+"""Share of the limit of copies from which on the limit counts as the reason why copies wait."""
+
 
 def explain_disk(facts: ClusterFacts, values: Mapping[str, str]) -> Explanation:
     """Return an explanation of the log directories that are full, filling or offline."""
@@ -85,11 +95,17 @@ def _copies(broker: SurveyedBroker) -> tuple[Evidence, ...]:
     copied, as evidence. Returns no evidence for a broker without tiered storage."""
     if TIER_BYTES not in broker.metrics:
         return ()
-    found = (
+    found: tuple[Evidence, ...] = (
         Evidence("bytes in the object store", int(broker.metrics[TIER_BYTES])),
         Evidence("segments in the object store", int(broker.metrics.get(TIER_SEGMENTS, 0))),
         Evidence("bytes that wait to be copied", int(broker.metrics.get(TIER_LAG_BYTES, 0))),
     )
+    if TIER_COPY_LIMIT in broker.metrics:
+        found = (
+            *found,
+            Evidence("copied bytes a second", int(broker.metrics.get(TIER_COPY_RATE, 0))),
+            Evidence("limit of copied bytes a second", int(broker.metrics[TIER_COPY_LIMIT])),
+        )
     if TIER_RELIEF_BYTES not in broker.metrics:
         return found
     relieved = int(broker.metrics[TIER_RELIEF_BYTES])
@@ -101,6 +117,12 @@ def _remedy(broker: SurveyedBroker, free_bytes: int) -> str:
     if TIER_BYTES not in broker.metrics:
         return f"delete records, {others}"
     if waiting := int(broker.metrics.get(TIER_LAG_BYTES, 0)):
+        limit = broker.metrics.get(TIER_COPY_LIMIT)
+        if limit is not None and broker.metrics.get(TIER_COPY_RATE, 0) >= NEAR_LIMIT * limit:
+            return (
+                f"raise {COPY_LIMIT_KEY}, which limits the copies ({amount(waiting)} wait to be "
+                f"copied, and stay on the disk until then), {others}"
+            )
         return (
             f"make the object store reachable ({amount(waiting)} wait to be copied, and stay on "
             f"the disk until then), {others}"

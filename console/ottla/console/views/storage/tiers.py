@@ -28,6 +28,10 @@ from ottla.insight.facts.topics.tier_driver import (
 )
 from ottla.insight.rules.disk import (
     TIER_BYTES,
+    TIER_COPY_LIMIT,
+    TIER_COPY_RATE,
+    TIER_FETCH_LIMIT,
+    TIER_FETCH_RATE,
     TIER_LAG_BYTES,
     TIER_RELIEF_BYTES,
     TIER_SEGMENTS,
@@ -56,6 +60,7 @@ async def tiers(request: PageRequest) -> PageView:
     else:
         parts += [NotePart(text=one, tone="warning") for one in tier_problems(brokers)]
         parts.append(_broker_table(brokers))
+        parts += _limits(brokers)
     parts += await _topics(request)
     return sheet_view(
         "Tiers",
@@ -93,6 +98,32 @@ def _broker_row(broker: SurveyedBroker) -> tuple[Cell, ...]:
         size(metrics.get(TIER_RELIEF_BYTES)),
         count(metrics.get("tier.failures", 0)),
     )
+
+
+def _limits(brokers: list[SurveyedBroker]) -> list[SheetPart]:
+    """Return the table of the two bandwidth limits, or no table if no broker has a limit."""
+    limited = [
+        one for one in brokers if TIER_COPY_LIMIT in one.metrics or TIER_FETCH_LIMIT in one.metrics
+    ]
+    if not limited:
+        return []
+    table = TablePart(
+        title="Limits of the bandwidth, a second",
+        columns=(
+            Column(title="Broker", is_number=True),
+            Column(title="Copied", is_number=True),
+            Column(title="Limit of copies", is_number=True),
+            Column(title="Read", is_number=True),
+            Column(title="Limit of reads", is_number=True),
+        ),
+        rows=tuple(map(_limit_row, limited[:BROKERS_MAX])),
+    )
+    return [table]
+
+
+def _limit_row(broker: SurveyedBroker) -> tuple[Cell, ...]:
+    names = (TIER_COPY_RATE, TIER_COPY_LIMIT, TIER_FETCH_RATE, TIER_FETCH_LIMIT)
+    return (count(int(broker.id)), *(size(broker.metrics.get(name)) for name in names))
 
 
 async def _topics(request: PageRequest) -> list[SheetPart]:
