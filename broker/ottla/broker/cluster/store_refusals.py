@@ -14,10 +14,10 @@ from ottla.metadata.image import MetadataImage
 from ottla.metadata.records import TOPIC_RESOURCE
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.security.acls import AclOperation, ResourceType
-from ottla.model.settings.resources import AlterOperation, ConfigKind
+from ottla.model.settings.resources import ConfigKind
 from ottla.model.settings.storage.tiered_topics import is_tiered_text
 from ottla.model.settings.storage.topic import REMOTE_STORAGE_ENABLE
-from ottla.node.admin.alter_configs import ForwardHandler
+from ottla.node.admin.alter_configs import ForwardHandler, gives_tiered_storage
 from ottla.node.admin.merged_results import merged
 from ottla.node.authorization.questions import may, may_on_cluster
 from ottla.node.network.dispatch import Dispatcher, Handler, HandlerResult, RequestContext
@@ -113,12 +113,7 @@ class StoreRefusals:
 def is_tiered(element: Any) -> bool:
     """Return whether the settings in a request give tiered storage to an element, which is a topic
     to be created or a resource whose settings change."""
-    return any(
-        one.name == REMOTE_STORAGE_ENABLE
-        and is_tiered_text(one.value)
-        and getattr(one, "config_operation", AlterOperation.SET) == AlterOperation.SET
-        for one in element.configs
-    )
+    return gives_tiered_storage(element.configs)
 
 
 def _elements(request: Request) -> Sequence[Any]:

@@ -153,7 +153,7 @@ class KafkaService:
             loggers,
             admin.handle,
             admin.handle_large,
-            obstacle_of=partial(obstacle_of, config.node_id),
+            obstacle_of=partial(obstacle_of, config.node_id, self._image),
             on_levels=dispatcher.decide_again,
         )
         dispatcher.register(apis.INCREMENTAL_ALTER_CONFIGS, alter.handle)

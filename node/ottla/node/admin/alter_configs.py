@@ -8,13 +8,15 @@ the event loop.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, parse_node_id
 from ottla.model.security.acls import CLUSTER_NAME, AclOperation, ResourceType
-from ottla.model.settings.resources import ConfigKind
+from ottla.model.settings.resources import AlterOperation, ConfigKind
+from ottla.model.settings.storage.tiered_topics import is_tiered_text
+from ottla.model.settings.storage.topic import REMOTE_STORAGE_ENABLE
 from ottla.node.admin.log_levels import LogLevels
 from ottla.node.admin.merged_results import merged
 from ottla.node.authorization.questions import may
@@ -165,8 +167,7 @@ class AlterLoggersApi:
             resource_name=resource.resource_name,
         )
         try:
-            if not may(permissions, AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
-                raise RefusedError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            _check_permission(permissions, resource)
             self._alter(resource, is_repeated=is_repeated, is_dry=is_dry)
         except RefusedError as refusal:
             outcome.error_code = refusal.code
@@ -175,7 +176,7 @@ class AlterLoggersApi:
 
     def _alter(self, resource: Resource, *, is_repeated: bool, is_dry: bool) -> None:
         if not isinstance(resource, AlterConfigsResource) or (
-            resource.resource_type == ConfigKind.BROKER
+            resource.resource_type != ConfigKind.BROKER_LOGGER
         ):
             raise RefusedError(ErrorCode.INVALID_REQUEST, self._obstacle(resource))
         if is_repeated:
@@ -197,3 +198,25 @@ class AlterLoggersApi:
         if not is_dry:
             self._loggers.apply(changes)
             self._on_levels()
+
+
+def _check_permission(permissions: Permissions | None, resource: Resource) -> None:
+    """Raise RefusedError if the client may not change the settings of a resource."""
+    kind, name = ResourceType.CLUSTER, CLUSTER_NAME
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    if resource.resource_type == ConfigKind.TOPIC:
+        kind, name = ResourceType.TOPIC, resource.resource_name
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if not may(permissions, AclOperation.ALTER_CONFIGS, kind, name):
+        raise RefusedError(code)
+
+
+def gives_tiered_storage(configs: Sequence[Any]) -> bool:
+    """Return whether settings in a request, of a topic to be created or of a resource to be
+    changed, enable tiered storage."""
+    return any(
+        one.name == REMOTE_STORAGE_ENABLE
+        and is_tiered_text(one.value)
+        and getattr(one, "config_operation", AlterOperation.SET) == AlterOperation.SET
+        for one in configs
+    )
