@@ -80,7 +80,7 @@ class CopyScenario:
 
 
 if __name__ == "__main__":
-    for seed in range(int(sys.argv[2]), int(sys.argv[3])):
-        scenario = CopyScenario(PROGRAMS[sys.argv[1]])
-        report = world.run(scenario, world.ClusterPlan(seed=seed), FAULTS)
-        print(seed, report.digest, report.event_count, flush=True)
+    for name, program in PROGRAMS.items():
+        for seed in range(int(sys.argv[1])):
+            report = world.run(CopyScenario(program), world.ClusterPlan(seed=seed), FAULTS)
+            print(name, seed, report.digest, report.event_count, flush=True)
