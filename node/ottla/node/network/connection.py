@@ -253,12 +253,15 @@ class Connection:
         # memory reserved.
         if len(self._held) < HELD_WHILE_PAUSED_BYTES_MAX or len(self._held) < self._frame_bytes:
             return True
-        return self._may_take_up
+        return self._may_take_up()
 
-    @property
     def is_quiescent(self) -> bool:
-        """True if every request of the connection is answered, every response sent, and the
-        connection only waits for more bytes."""
+        """Return whether every request of the connection is answered, every response sent, and the
+        connection only waits for more bytes.
+
+        This is a method, not a property: Python calls a method in half the time, and this one is
+        called after each read.
+        """
         return not (
             self.output.byte_count
             or self._held.end
@@ -291,11 +294,12 @@ class Connection:
     def on_sent(self, size: int, now_ms: int) -> None:
         """Count sent bytes of the output. Resumes delayed requests once all output is sent."""
         self.last_active_ms = now_ms
-        bound = self._limits.write_backlog_bytes_max
         output = self.output
-        was_above = output.byte_count >= bound
+        left_before = output.byte_count
         output.on_sent(size)
-        if output.byte_count:
+        left = output.byte_count
+        has_read_answers = False
+        if left:
             self.on_stalled()
             if self._held_answer_bytes:
                 self._settle_answers(has_read=True)
@@ -305,12 +309,14 @@ class Connection:
                 self._note_sent()
                 # Only a full socket leaves responses in memory.
                 if self._held_answer_bytes:
-                    was_above = True
+                    has_read_answers = True
                     self._settle_answers(has_read=True)
             if self._traced:
                 self._finish_traces()
-        if was_above and output.byte_count < bound and len(self._held):
-            self._host.on_work(self)
+        if self._held.end:
+            bound = self._limits.write_backlog_bytes_max
+            if left < bound and (has_read_answers or left_before >= bound):
+                self._host.on_work(self)
 
     def on_stalled(self) -> None:
         """Record that output of the connection is left unsent, because the socket is full or the
@@ -380,6 +386,8 @@ class Connection:
         """Move the completed responses that are next in request order to the output, and resume
         serving requests."""
         responses = self._responses
+        # Responses behind a request that is not answered yet stay where they are.
+        is_next = responses.slots[0] is slot
         times = slot.times
         if times is not None:
             now_ns = self._clock.now_ns()
@@ -387,7 +395,7 @@ class Connection:
                 times.note_waited(slot.started_ns, slot.handled_ns, now_ns)
             else:
                 times.prompt.observe(now_ns - slot.started_ns)
-            if responses.slots[0] is not slot:
+            if not is_next:
                 slot.answered_ns = now_ns
             if slot.error_code:
                 self._dispatcher.times.note_refusal(slot.header.api_key, slot.error_code)
@@ -398,8 +406,9 @@ class Connection:
             self._awaited = None
         if slot.closes_connection:
             self._is_ending = True
-        output = self.output
-        output.byte_count += responses.take_ready(output.chunks)
+        if is_next:
+            output = self.output
+            output.byte_count += responses.take_ready(output.chunks)
         if self._stalled_ns:
             self._settle_answers()
         if responses.late:
@@ -459,20 +468,18 @@ class Connection:
 
     # Frames.
 
-    @property
     def _may_take_up(self) -> bool:
         return (
             self._awaited is None
             and len(self._responses.slots) < self._requests_in_flight_max
-            and (not self.output.byte_count or self._may_send_more)
+            and (not self.output.byte_count or self._may_send_more())
             and self._muted_until_ms is None
             and not self._is_ending
         )
 
-    @property
     def _may_send_more(self) -> bool:
-        """True if another request may be served although earlier output is unsent: the output is
-        below its limit, and response memory is left."""
+        """Return whether another request may be served although earlier output is unsent: the
+        output is below its limit, and response memory is left."""
         return (
             self.output.byte_count < self._limits.write_backlog_bytes_max
             and not self.memory.answers.is_used_up
@@ -491,16 +498,23 @@ class Connection:
         at = 0
         end = len(data)
         now_ns = self._clock.now_ns
-        frames_left = self._limits.frames_per_turn_max
-        turn_ends_ns = self._clock.turn_ns + self._limits.turn_ns_max
+        limits = self._limits
+        frames_left = limits.frames_per_turn_max
+        turn_ends_ns = self._clock.turn_ns + limits.turn_ns_max
         self.has_more_to_take_up = False
         self._is_serving = True
         try:
             while end - at >= FRAME_LENGTH_BYTES:
-                if not self._may_take_up:
+                if not self._may_take_up():
                     break
+                length: int = read_length(data, at)[0]
+                if (
+                    self._guard is not None
+                    or not FRAME_BYTES_MIN <= length <= self._frame_bytes_max
+                ):
+                    self._check_length(length, data, at)
                 body_at = at + FRAME_LENGTH_BYTES
-                frame_end = body_at + self._frame_length(data, at)
+                frame_end = body_at + length
                 if frame_end > end:
                     break
                 started_ns = now_ns()
@@ -575,11 +589,17 @@ class Connection:
         """Return the length in bytes of the frame that starts at `at`, checked before any memory is
         allocated for the frame."""
         length: int = read_length(data, at)[0]
+        self._check_length(length, data, at)
+        return length
+
+    def _check_length(self, length: int, data: memoryview, at: int) -> None:
+        """Raise ProtocolError if the frame that starts at `at` may not have this length in
+        bytes."""
         least, most = FRAME_BYTES_MIN, self._frame_bytes_max
         if self._guard is not None:
             least, most = self._guard.frame_bounds(least, most)
         if least <= length <= most:
-            return length
+            return
         start = bytes(data[at : at + FRAME_LENGTH_BYTES])
         if start[:2] == b"\x16\x03":
             raise ProtocolError("frame length: the client speaks TLS to a plain listener")

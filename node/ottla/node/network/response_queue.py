@@ -316,7 +316,9 @@ class ResponseQueue:
         """
         slots = self.slots
         byte_count = 0
-        while slots and not self.is_closing:
+        if self.is_closing:
+            return 0
+        while slots:
             slot = slots[0]
             if not slot.is_done:
                 break
@@ -326,15 +328,18 @@ class ResponseQueue:
                 self.late.append(slot)
             chunks = slot.chunks
             if len(chunks) == 1:
-                output.append(chunks[0])
-                size = len(chunks[0])
+                chunk = chunks[0]
+                output.append(chunk)
+                size = len(chunk)
                 self.one_piece_bytes += size
                 byte_count += size
             else:
                 output.extend(chunks)
                 for chunk in chunks:
                     byte_count += len(chunk)
-            self.is_closing = slot.closes_connection
+            if slot.closes_connection:
+                self.is_closing = True
+                break
         return byte_count
 
     def take_open(self) -> "deque[ResponseSlot]":

@@ -108,11 +108,10 @@ class Channel(HostedChannel):
         interest = EPOLLIN if self.connection.wants_bytes else 0
         return interest | EPOLLOUT if self._is_blocked else interest
 
-    @property
     def is_quiescent(self) -> bool:
-        """True if every request is answered, every response sent, and epoll waits only for received
-        bytes."""
-        return self.connection.is_quiescent and self.interest == EPOLLIN and not self._is_blocked
+        """Return whether every request is answered, every response sent, and epoll waits only for
+        received bytes."""
+        return self.interest == EPOLLIN and not self._is_blocked and self.connection.is_quiescent()
 
     @property
     def has_more_to_write(self) -> bool:

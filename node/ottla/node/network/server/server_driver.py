@@ -292,7 +292,7 @@ class SocketServer(ConnectionServer[Channel]):
         if type(channel) is Channel:
             if channel.connection.output.byte_count:
                 self._write(channel, now_ms)
-            if channel.is_quiescent:
+            if channel.is_quiescent():
                 return
         super()._flush(channel, _, now_ms)
 
