@@ -10,14 +10,14 @@ def test_a_moved_deadline_comes_when_it_was_moved_to() -> None:
     timers.set("b", 15)
     assert list(timers.pop_due(29)) == ["b"]
     assert list(timers.pop_due(30)) == ["a"]
-    assert timers.next_deadline_ms is None
+    assert timers.next_deadline_ms() is None
 
 
 def test_an_earlier_deadline_comes_earlier_and_only_once() -> None:
     timers: Timers[str] = Timers()
     timers.set("a", 30)
     timers.set("a", 10)
-    assert timers.next_deadline_ms == 10
+    assert timers.next_deadline_ms() == 10
     assert list(timers.pop_due(10)) == ["a"]
     assert list(timers.pop_due(100)) == []
 

@@ -87,7 +87,7 @@ class GroupBench(GroupRequests):
     def settle(self) -> None:
         """Handle expired timers, do pending work, and perform the effects, as the broker's driver
         does."""
-        while (self.shard.next_deadline_ms or self.mono_ms + 1) <= self.mono_ms:
+        while (self.shard.next_deadline_ms() or self.mono_ms + 1) <= self.mono_ms:
             self.shard.on_time(self.now)
         while self.is_working and self.shard.has_work:
             self.shard.work(self.now)
@@ -145,7 +145,7 @@ class GroupBench(GroupRequests):
     def pass_time(self, elapsed_ms: int) -> None:
         """Advance the time, and handle every deadline on the way."""
         end_ms = self.mono_ms + elapsed_ms
-        while (due_ms := self.shard.next_deadline_ms) is not None and due_ms <= end_ms:
+        while (due_ms := self.shard.next_deadline_ms()) is not None and due_ms <= end_ms:
             self.mono_ms = max(self.mono_ms, due_ms)
             self.settle()
         self.mono_ms = end_ms

@@ -110,7 +110,7 @@ class BatchBuilder:
         timestamp_ms: int,
         key: bytes | None,
         value: bytes | None,
-        headers: Headers | EncodedHeaders = (),
+        headers: Headers | EncodedHeaders = NO_HEADERS,
         *,
         offset_delta: int | None = None,
     ) -> None:

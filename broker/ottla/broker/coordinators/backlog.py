@@ -21,16 +21,14 @@ class Backlog:
     """Unfinished tasks of a coordinator's shard (its state in one topic partition). The tasks run
     alternately, one step each."""
 
-    __slots__ = ("_open", "now")
+    __slots__ = ("now", "open")
 
     def __init__(self) -> None:
-        self._open: deque[Iterator[None]] = deque()
+        self.open: deque[Iterator[None]] = deque()
+        """Unfinished tasks, the next one to run first."""
         self.now = Instant(0, 0)
         """Time at which the current step of work runs, on the monotonic clock and the wall
         clock."""
-
-    def __bool__(self) -> bool:
-        return bool(self._open)
 
     def begin(self, work: Iterator[None], now: Instant) -> bool:
         """Run the first steps of a task, and store the rest for `step`. Returns True if the task is
@@ -41,15 +39,15 @@ class Backlog:
                 next(work)
             except StopIteration:
                 return True
-        self._open.append(work)
+        self.open.append(work)
         return False
 
     def step(self, now: Instant) -> None:
         """Run one step of one unfinished task. The tasks take turns."""
         self.now = now
-        work = self._open.popleft()
+        work = self.open.popleft()
         try:
             next(work)
         except StopIteration:
             return
-        self._open.append(work)
+        self.open.append(work)

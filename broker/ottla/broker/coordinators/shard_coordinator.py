@@ -40,6 +40,7 @@ from ottla.metadata.image import EMPTY, MetadataImage
 from ottla.model.compiled import mypyc_attr
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, Offset
+from ottla.model.limits import INT32_MAX
 from ottla.model.seams import Clock
 from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.network.purgatory import Purgatory
@@ -79,6 +80,10 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     """Singular noun for one object that this coordinator manages (such as group)."""
     too_large_code: ClassVar[ErrorCode]
     """Error code for a client whose record is too large for the coordinator's log."""
+    key_length_max: ClassVar[int] = INT32_MAX
+    """Maximum length of a key (such as a group id) in characters."""
+    key_too_long_code: ClassVar[ErrorCode] = ErrorCode.INVALID_REQUEST
+    """Error code for a client whose key is too long."""
     serves_committed_only: ClassVar[bool] = False
     """True if a shard begins to serve requests only when all records that it loaded are
     committed."""
@@ -481,6 +486,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
                 yield f"the {self.serves} of {at} cannot be loaded yet: {led.delay_reason}"
 
     def _find(self, key: str) -> LedShard[ShardT, WriteT]:
+        if len(key) > self.key_length_max:
+            raise RefusedError(self.key_too_long_code)
         image = self._table.image
         if image is not self._counted_image:
             topic = image.topic(self.topic)

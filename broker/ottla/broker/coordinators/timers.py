@@ -41,10 +41,9 @@ class Timers(Generic[K]):
         """Return the deadline of `name` in milliseconds, or None if the name has no deadline."""
         return self._due.get(name)
 
-    @property
     def next_deadline_ms(self) -> int | None:
-        """Earliest time in milliseconds at which a deadline may have passed, or None if there is no
-        deadline."""
+        """Return the earliest time in milliseconds at which a deadline may have passed, or None if
+        there is no deadline."""
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_ms: int) -> Iterator[K]:

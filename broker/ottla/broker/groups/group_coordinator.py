@@ -52,6 +52,8 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
     serves = "groups"
     serves_each = "group"
     too_large_code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    key_length_max = TEXT_LENGTH_MAX
+    key_too_long_code = ErrorCode.INVALID_GROUP_ID
 
     def __init__(
         self,
@@ -300,11 +302,6 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         name."""
         return figures_of(self._led.values(), self._skipped_count, self.rebalances)
 
-    def _find(self, key: str) -> LedGroups:
-        if len(key) > TEXT_LENGTH_MAX:
-            raise RefusedError(ErrorCode.INVALID_GROUP_ID)
-        return super()._find(key)
-
     # ---- effects
 
     def _take_effects(self, shard: GroupShard) -> GroupEffects:
@@ -339,7 +336,7 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         deadlines = [
             deadline_ms
             for led in self._led.values()
-            if led.is_active and (deadline_ms := led.shard.next_deadline_ms) is not None
+            if led.is_active and (deadline_ms := led.shard.next_deadline_ms()) is not None
         ]
         self._armed_ms = min(deadlines, default=None)
         return self._armed_ms

@@ -148,15 +148,15 @@ class GroupShard:
         """Return and clear the effects (records, responses, deadlines) decided since the last
         call."""
         effects = self._outbox.take()
-        effects.has_work = bool(self._backlog) or bool(self._topics.queue)
-        effects.next_deadline_ms = self.next_deadline_ms
+        if self._backlog.open or self._topics.queue:
+            effects.has_work = True
+        effects.next_deadline_ms = self.next_deadline_ms()
         return effects
 
-    @property
     def next_deadline_ms(self) -> int | None:
-        """Monotonic time in milliseconds at which `on_time` may have work, or None if no deadline
-        is set."""
-        return None if self._is_ending_overdue else self._timers.next_deadline_ms
+        """Return the monotonic time in milliseconds at which `on_time` may have work, or None if no
+        deadline is set."""
+        return None if self._is_ending_overdue else self._timers.next_deadline_ms()
 
     def on_time(self, now: Instant) -> None:
         """Handle the groups' expired deadlines: at once, or in steps if their number is large."""
@@ -187,7 +187,7 @@ class GroupShard:
     def has_work(self) -> bool:
         """True if this shard of the group coordinator has unfinished work. The method `work` runs
         this work in steps."""
-        return bool(self._backlog)
+        return bool(self._backlog.open)
 
     def work(self, now: Instant) -> None:
         """Run one step of the unfinished work on groups, if any is left."""

@@ -7,12 +7,13 @@ response repeats the bytes by which the request identifies the topic. This modul
 decisions: `read_flat_commit` leaves every unusual request, valid or not, to the generated codec.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final, TypeAlias
 from uuid import UUID
 
 from ottla.model.errors import ProtocolError
+from ottla.model.limits import KIB
 from ottla.wire.apis import OFFSETS_TOPIC_IDS_FROM
 from ottla.wire.codec_runtime import find_uuid, keep_uuid
 from ottla.wire.codec_types import ZERO_UUID
@@ -49,6 +50,10 @@ compact size of the metadata."""
 ROW_BYTES: Final = 4 + 8 + 4 + 1
 _read_generation: Final = Struct(">i").unpack_from
 
+FRAME_BYTES_MAX: Final = 8 * KIB
+"""Maximum size in bytes of a frame that this module reads: some hundred bytes for each of ROWS_MAX
+partitions. The frame is copied, because bytes are read faster than a view of them."""
+
 _answer_head: Final = Struct(">iixi").pack
 """Function that packs the start of an OffsetCommit response: length, correlation id, no tags,
 throttle time."""
@@ -57,9 +62,15 @@ HEAD_BYTES: Final = 4 + 1 + 4
 length."""
 _answer_row: Final = Struct(">ihx").pack
 """Function that packs one partition of an OffsetCommit response: partition, error, no tags."""
-_one_row: Final = Struct(">Bihxxx").pack
-"""Function that packs the end of an OffsetCommit response with a single partition: partition count,
+ONE_ROW: Final = "Bihxxx"
+"""Format of the end of an OffsetCommit response with a single partition: partition count,
 partition, error, tags of the partition, the topic and the message."""
+ONE_ROW_BYTES: Final = HEAD_BYTES + Struct(f">{ONE_ROW}").size
+"""Size in bytes of an OffsetCommit response with a single partition, without the frame length and
+the fields for the topic."""
+_answers_of_one: Final[dict[int, Callable[..., bytes]]] = {}
+"""Functions that pack OffsetCommit responses with a single partition, by the size in bytes of the
+fields for the topic. There are about 130 sizes."""
 
 CommitRow: TypeAlias = tuple[int, int, int, str]
 """One partition of an OffsetCommit request: partition, offset, leader epoch and metadata."""
@@ -150,48 +161,48 @@ def _text(data: bytes) -> str:
 def read_flat_commit(frame: memoryview, at: int, version: int) -> FlatCommit | None:
     """Read the OffsetCommit request whose body begins at position `at` of the frame. Returns None
     if the generated codec must read it."""
-    if version < FLEXIBLE_FROM:
+    if version < FLEXIBLE_FROM or len(frame) > FRAME_BYTES_MAX:
         return None
-    start = at
-    size = len(frame)
+    data = frame[at:].tobytes()
+    size = len(data)
     try:
-        group_size = frame[start]
-        member_at = start + group_size + 4
-        member_size = frame[member_at]
+        group_size = data[0]
+        member_at = group_size + 4
+        member_size = data[member_at]
         instance_at = member_at + member_size
-        instance_size = frame[instance_at]
+        instance_size = data[instance_at]
         topics_at = instance_at + (instance_size or 1)
         is_by_id = version >= OFFSETS_TOPIC_IDS_FROM
-        name_size = TOPIC_ID_BYTES if is_by_id else frame[topics_at + 1]
+        name_size = TOPIC_ID_BYTES if is_by_id else data[topics_at + 1]
         at = topics_at + 1 + name_size
         if (
             (group_size | member_size | instance_size | name_size) & LONG_SIZE
-            or frame[topics_at] != ONE
+            or data[topics_at] != ONE
             or not (group_size and member_size and name_size)
         ):
             return None
-        count = frame[at] - 1
+        count = data[at] - 1
         at += 1
         if not 0 < count <= ROWS_MAX or size < at + count * (ROW_BYTES + 1):
             return None
-        committer = bytes(frame[start : at - 1])
+        committer = data[: at - 1]
         rows: list[CommitRow] = []
         for _ in range(count):
             if size < at + ROW_BYTES:
                 return None
-            index, offset, leader_epoch, metadata_size = _read_row(frame, at)
+            index, offset, leader_epoch, metadata_size = _read_row(data, at)
             at += ROW_BYTES
             metadata = ""
             if metadata_size > 1:
                 if metadata_size & LONG_SIZE:
                     return None
-                metadata = str(frame[at : at + metadata_size - 1], "utf-8")
+                metadata = data[at : at + metadata_size - 1].decode()
                 at += metadata_size - 1
-            if frame[at]:
+            if data[at]:
                 return None
             at += 1
             rows.append((index, offset, leader_epoch, metadata))
-        if size != at + TAGS_BYTES or frame[at] or frame[at + 1]:
+        if size != at + TAGS_BYTES or data[at] or data[at + 1]:
             return None
     except (IndexError, UnicodeDecodeError):
         return None
@@ -207,13 +218,22 @@ def flat_commit_answer(
 ) -> bytes:
     """Return the frame of the response to a `FlatCommit` request, with one error code for each
     partition."""
+    size = len(place)
     if len(rows) == 1:
-        rest = _one_row(ONE, rows[0][0], codes[0])
-    else:
-        parts = [bytes((len(rows) + 1,))]
-        for row, code in zip(rows, codes, strict=True):
-            parts.append(_answer_row(row[0], code))
-        parts.append(NO_TAGS_BEHIND)
-        rest = b"".join(parts)
-    length = HEAD_BYTES + len(place) + len(rest)
+        return (_answers_of_one.get(size) or _answer_of_one(size))(
+            ONE_ROW_BYTES + size, correlation_id, throttle_ms, place, ONE, rows[0][0], codes[0]
+        )
+    parts = [bytes((len(rows) + 1,))]
+    for row, code in zip(rows, codes, strict=True):
+        parts.append(_answer_row(row[0], code))
+    parts.append(NO_TAGS_BEHIND)
+    rest = b"".join(parts)
+    length = HEAD_BYTES + size + len(rest)
     return _answer_head(length, correlation_id, throttle_ms) + place + rest
+
+
+def _answer_of_one(place_bytes: int) -> Callable[..., bytes]:
+    """Return a function that packs OffsetCommit responses with a single partition, for one size in
+    bytes of the fields for the topic."""
+    write = _answers_of_one[place_bytes] = Struct(f">iixi{place_bytes}s{ONE_ROW}").pack
+    return write

@@ -100,7 +100,7 @@ def _log(data: bytes) -> None:
     for later_ms in (1_000, 400_000, DAY_MS):
         now = Instant(1_000 + later_ms, NOW_MS + later_ms)
         for _ in range(2 * RECORDS_MAX):
-            due_ms = shard.next_deadline_ms
+            due_ms = shard.next_deadline_ms()
             if due_ms is None or due_ms > now.mono_ms:
                 break
             shard.on_time(now)
