@@ -60,6 +60,7 @@ class World:
     def __init__(self, seed: int, *, ends_at_failure: bool = False) -> None:
         self.chance = random.Random(seed)
         self.gathered = Accumulator(CONFIG, ends_at_failure=ends_at_failure)
+        self.gathered.wall_s = lambda: self.now_ms / 1_000
         self.logs = {at: Log() for at in PARTITIONS}
         self.flying: deque[ProducerBatch] = deque()
         self.places: dict[int, tuple[ProducerBatch, int]] = {}
@@ -76,12 +77,14 @@ class World:
         key = b"key" if self.chance.random() < 0.1 else None
         batch = None
         if key is None and self.chance.random() < 0.7:
-            batch = self.gathered.join_plain("t", value, self.now_ms)
-            if batch is None:
+            self.gathered.burst_left = 1
+            delivery = self.gathered.join_plain("t", value)
+            if delivery is None:
                 self.gathered.end_plain_route("t")
                 batch, _ = self.gathered.append(at, self.now_ms, None, value, (), self.now_ms)
                 self.gathered.route_plain("t", batch, self.chance.randrange(1, 300))
             else:
+                batch, _ = delivery._find()
                 self.short_count += 1
         if batch is None:
             batch, _ = self.gathered.append(at, self.now_ms, key, value, (), self.now_ms)

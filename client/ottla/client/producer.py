@@ -38,7 +38,8 @@ from ottla.client.produce.accumulator import (
     ProducerIdentity,
     record_bytes,
 )
-from ottla.client.produce.delivery import Delivery, settle_all
+from ottla.client.produce.delivery import Delivery
+from ottla.client.produce.flush import settle_all
 from ottla.client.produce.many_records import (
     ManyRecords,
     ManyRecordsRun,
@@ -116,7 +117,9 @@ class Producer(ReportingClient, CallsOfOthers):
         self._has_short_way = config.batch_bytes <= config.request_bytes_max
         """True if every record that fits into a batch is also smaller than `max.request.size`."""
         self._nursery = nursery
-        self._gathered = gathered or Accumulator(config)
+        self._gathered = gathered = gathered or Accumulator(config)
+        gathered.wall_s = time.time
+        self._join_plain = gathered.join_plain
         self._partitioner = Partitioner(config.partitioner)
         self._sticky = StickyPartitions(config.batch_bytes, below)
         self._placement = RecordPlacement(self._partitioner, self._sticky, partition_by)
@@ -129,8 +132,6 @@ class Producer(ReportingClient, CallsOfOthers):
         self._room = trio.lowlevel.ParkingLot()
         self._stale: set[str] = set()
         self._missing = MissingTopics()
-        self._sends_left = 0
-        """Number of records that may still be sent before other tasks may run."""
         self._yield_timer = YieldTimer()
         cluster.call_when_forgotten(self._wake_up.set)
         if transactions is not None:
@@ -170,23 +171,16 @@ class Producer(ReportingClient, CallsOfOthers):
         if the topic or partition does not exist, if the record is larger than `max.request.size`,
         or after waiting for `max.block.ms`.  Raises TypeError if the key or value is not bytes.
         """
-        self._sends_left -= 1
-        if self._sends_left <= 0:
-            self._sends_left = SENDS_PER_LOOK
+        is_plain = key is None and partition is None and timestamp_ms is None and not headers
+        if is_plain and (delivery := self._join_plain(topic, value)) is not None:
+            return delivery
+        gathered = self._gathered
+        if gathered.burst_left <= 0:
+            gathered.burst_left = SENDS_PER_LOOK
             await self._yield_timer.yield_if_due()
-        if (
-            key is None
-            and partition is None
-            and timestamp_ms is None
-            and not headers
-            and type(value) is bytes
-            and type(topic) is str
-        ):
-            timestamp_ms = time.time_ns() // 1_000_000
-            batch = self._gathered.join_plain(topic, value, timestamp_ms)
-            if batch is not None:
-                return Delivery(batch, batch.record_count - 1, timestamp_ms)
-            timestamp_ms = None  # set again below, since `send` may have to wait
+            if is_plain and (delivery := self._join_plain(topic, value)) is not None:
+                return delivery
+        gathered.burst_left -= 1
         while True:
             try:
                 return self._accept(topic, value, key, partition, headers, timestamp_ms)

@@ -17,12 +17,16 @@ OTHER = TopicPartition("t", 1)
 BOTH = (AT, OTHER)
 IDENTITY = ProducerIdentity(ProducerId(7), 0)
 LONG_AGO_MS = 0
+WALL_MS = [0]
+"""Wall-clock time of the accumulators, in ms."""
 
 
 def accumulator(*, is_known: bool = True, **settings: object) -> Accumulator:
     """Return an accumulator whose leaders know the producer: one record of each partition was
     accepted."""
     made = Accumulator(ProducerConfig(**{"linger_ms": 10, "batch_bytes": 1_000, **settings}))  # type: ignore[arg-type]
+    made.wall_s = lambda: WALL_MS[0] / 1_000
+    made.burst_left = 1_000
     if made._config.enable_idempotence:
         made.become(IDENTITY)
         for at in BOTH if is_known else ():
@@ -452,7 +456,8 @@ def test_a_part_may_be_in_the_log_where_an_earlier_attempt_of_the_whole_may() ->
 
 def plain(gathered: Accumulator, value: bytes, *, at: TopicPartition = AT, now_ms: int = 0) -> str:
     """Append a record as a producer does without key and headers; return the path that it took."""
-    if gathered.join_plain(at.topic, value, now_ms) is not None:
+    WALL_MS[0] = now_ms
+    if gathered.join_plain(at.topic, value) is not None:
         return "short"
     gathered.end_plain_route(at.topic)
     batch, _ = gathered.append(at, now_ms, None, value, (), now_ms)
@@ -482,13 +487,41 @@ def test_what_changes_for_a_record_ends_the_short_way() -> None:
     assert plain(gathered, b"e", now_ms=1) == "decided", "keys are gathered now"
     (batch,) = gathered.drain(BOTH, 20)
     assert plain(gathered, b"f", now_ms=1) == "decided", "the batch has left"
+    assert plain(gathered, b"f", now_ms=1) == "short"
+    for clock_ms in (0, 2):
+        WALL_MS[0] = clock_ms
+        assert gathered.join_plain("t", b"g") is None, "another time, earlier or later"
+    WALL_MS[0] = 1
+    for topic, value in (("t", "text"), ("t", None), ("t", bytearray(1)), (b"t", b"g")):
+        assert gathered.join_plain(topic, value) is None, "the arguments need a check"
     assert [one.value for one in scan(batch.encoded or b"", 0, header_of(batch))] == [
         b"a", b"b", b"c", b"d", b"e",
     ]  # fmt: skip
-    assert gathered.join_plain("t", b"x" * 900, 1) is None, "there is no memory for it"
+    assert gathered.join_plain("t", b"x" * 900) is None, "there is no memory for it"
     gathered.refusal = RefusedError(ErrorCode.INVALID_TXN_STATE, "no transaction")
-    assert gathered.join_plain("t", b"g", 1) is None
-    assert gathered.join_plain("other", b"g", 1) is None, "a topic without a record before"
+    assert gathered.join_plain("t", b"g") is None
+    assert gathered.join_plain("other", b"g") is None, "a topic without a record before"
+
+
+def test_after_a_burst_of_records_the_sender_looks_at_other_tasks() -> None:
+    gathered = accumulator()
+    plain(gathered, b"a")
+    gathered.burst_left = 2
+    assert [gathered.join_plain("t", b"b") is None for _ in range(3)] == [False, False, True]
+    gathered.burst_left = 1
+    assert gathered.join_plain("t", b"c") is not None
+
+
+def test_the_short_way_stamps_a_record_with_the_time_and_counts_its_index() -> None:
+    gathered = accumulator()
+    plain(gathered, b"a", now_ms=1_700_000_000_123)
+    WALL_MS[0] = 1_700_000_000_123
+    delivery = gathered.join_plain("t", b"b")
+    (batch,) = gathered.drain([AT], 1_700_000_000_200)
+    gathered.on_acknowledged(batch, base_offset=40)
+
+    assert delivery is not None
+    assert delivery.result() == ("t", 0, 41, 1_700_000_000_123)
 
 
 def test_a_record_that_fits_into_an_older_batch_does_not_overtake_a_newer_one() -> None:

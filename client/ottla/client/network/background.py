@@ -108,7 +108,7 @@ YIELD_AFTER_S = 0.001
 With a smaller value, tasks yield more often and use more CPU time: one event-loop iteration costs
 as much as some dozens of records. A larger value delays other tasks.
 """
-YIELD_COUNT_MAX = 8
+YIELD_COUNT_MAX = 32
 """Maximum number of calls of `yield_if_due` until a task yields, even if the clock has not
 advanced. In a simulation, the clock may be stopped."""
 

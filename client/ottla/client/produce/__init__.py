@@ -11,4 +11,5 @@ many_records.py         records sent in one call, and their delivery reports (pu
 partitioner.py          the built-in partitioners (pure)
 placement.py            choice of a partition by the available partitioners (pure)
 delivery.py             the delivery report of one record
+flush.py                waits until all buffered records are delivered or have failed
 """

@@ -11,10 +11,11 @@ epoch are delivered or have failed. Invariants, in addition to those of `partiti
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+from ottla.client.produce.delivery import Delivery
 from ottla.client.produce.partition_queue import (
     BatchOutcome,
     NotDeliveredError,
@@ -52,19 +53,29 @@ class ProducerIdentity(NamedTuple):
     epoch: int
 
 
-class PlainRoute(NamedTuple):
+class PlainRoute:
     """Batch to which the next records of a topic are appended directly if they have neither key nor
     headers.
 
-    The route ends when the batch reaches `limit_bytes`. A new partition is then chosen for the next
-    record.
+    The route ends when the batch reaches `limit_bytes`, and after the millisecond of its timestamp.
+    A partition is then chosen for the next record.
     """
 
-    batch: ProducerBatch
-    limit_bytes: int
-    """Size of the batch, in bytes, at which no further records are appended through the route."""
-    charged_bytes: int
-    """Bytes of `buffer.memory` that the batch already used when the route started."""
+    __slots__ = ("batch", "charged_bytes", "from_s", "limit_bytes", "timestamp_ms", "until_s")
+
+    def __init__(self, batch: ProducerBatch, limit_bytes: int) -> None:
+        self.batch = batch
+        self.limit_bytes = limit_bytes
+        """Size of the batch, in bytes, at which no further records are appended through the
+        route."""
+        self.charged_bytes = batch.charged_bytes
+        """Bytes of `buffer.memory` that the batch already used when the route started."""
+        self.timestamp_ms = batch.plain_ms
+        """Timestamp of the records, in ms since 1970."""
+        self.from_s = batch.plain_ms / 1_000
+        """First time, in seconds since 1970, at which a record has this timestamp."""
+        self.until_s = (batch.plain_ms + 1) / 1_000
+        """First time, in seconds since 1970, at which a record has a later timestamp."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -86,6 +97,11 @@ class Accumulator:
         """Highest version of Produce that may be used for the buffered batches."""
         self.measures = ProduceMeasures()
         self._ends_at_failure = ends_at_failure
+        self.wall_s: Callable[[], float] = _no_time
+        """Clock of `join_plain`: a function that returns the time in seconds since 1970."""
+        self.burst_left = 0
+        """Number of records that `join_plain` still accepts before the sending task must check
+        whether other tasks have to run. The sending task sets it again."""
         self.buffered_bytes = 0
         self._failed: deque[ProducerBatch] = deque(maxlen=FAILED_BATCH_COUNT_MAX)
         self._config = config
@@ -139,40 +155,46 @@ class Accumulator:
         self.buffered_bytes += charge_bytes
         return batch
 
-    def join_plain(self, topic: str, value: bytes, timestamp_ms: int) -> ProducerBatch | None:
-        """Append one record without key and headers to the batch of the topic's `PlainRoute`.
+    # The arguments have any type, because the application's arguments are not checked yet.
+    def join_plain(self, topic: Any, value: Any) -> Delivery | None:
+        """Append one record without key and headers to the batch of the topic's `PlainRoute`, with
+        the present time as its timestamp, and return its delivery report.
 
-        This is the fast path for most records. Returns None if a partition has to be chosen, or if
-        the record does not fit.
+        This is the fast path for most records. Returns None if the record has to be checked, if a
+        partition has to be chosen, if the record does not fit, or after `burst_left` records.
         """
+        if type(topic) is not str or type(value) is not bytes or self.burst_left <= 0:
+            return None
         route = self._routes.get(topic)
         if route is None or self.refusal is not None:
             return None
-        batch, limit_bytes, _ = route
+        batch = route.batch
         charge_bytes = RECORD_OVERHEAD_BYTES + len(value)
         size_bytes = batch.size_bytes + charge_bytes
         buffered_bytes = self.buffered_bytes + charge_bytes
+        timestamp_ms = route.timestamp_ms
         if (
             timestamp_ms != batch.plain_ms
-            or size_bytes > limit_bytes
+            or not route.from_s <= self.wall_s() < route.until_s
+            or size_bytes > route.limit_bytes
             or buffered_bytes > self._buffer_bytes_max
         ):
             return None
         # Not a method of the batch: a call would cost a fifth of this function.
+        index = batch.record_count
         batch.values.append(value)
-        batch.record_count += 1
+        batch.record_count = index + 1
         batch.size_bytes = size_bytes
         batch.charged_bytes += charge_bytes
         self.buffered_bytes = buffered_bytes
-        return batch
+        self.burst_left -= 1
+        return Delivery(batch, index, timestamp_ms)
 
     def route_plain(self, topic: str, batch: ProducerBatch, room_bytes: int) -> None:
         """Start a `PlainRoute` for a topic. The next records without key and headers are then
         appended to `batch`, until about `room_bytes` have been appended."""
         self._routes[topic] = PlainRoute(
-            batch,
-            min(batch.size_bytes + room_bytes, batch.gathers_to_bytes, self._batch_bytes),
-            batch.charged_bytes,
+            batch, min(batch.size_bytes + room_bytes, batch.gathers_to_bytes, self._batch_bytes)
         )
 
     def end_plain_route(self, topic: str) -> int:
@@ -509,6 +531,11 @@ class Accumulator:
         for callback in batch.on_settled:
             callback()
         batch.on_settled.clear()
+
+
+def _no_time() -> float:
+    """Return a time before all records, so that an accumulator without a clock has no fast path."""
+    return -1.0
 
 
 def _charge_of(record: Record) -> int:

@@ -1,11 +1,10 @@
 """Delivery reports of sent records."""
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import trio
 
-from ottla.client.produce.accumulator import Accumulator
 from ottla.client.produce.partition_queue import NotDeliveredError, ProducerBatch
 from ottla.model.ids import Offset
 
@@ -43,11 +42,6 @@ class Delivery:
 
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
         return self.wait().__await__()
-
-    if not TYPE_CHECKING:  # type checkers report these uses themselves
-
-        def __getattr__(self, name: str) -> NoReturn:
-            raise missing_attribute(self, name)
 
     @property
     def is_settled(self) -> bool:
@@ -127,28 +121,17 @@ def missing_attribute(delivery: object, name: str) -> AttributeError:
     return AttributeError(text, name=name, obj=delivery)
 
 
-async def settle_all(gathered: Accumulator, wake: Callable[[], None]) -> None:
-    """Send all buffered records now, and wait until all their batches are delivered or have failed.
-
-    `wake` is called to wake the connections to brokers, because batches no longer wait for
-    `linger.ms`.
-    """
-    batches = gathered.begin_flush()
-    try:
-        wake()
-        while batches:
-            batch = batches.pop()
-            if not batch.is_settled and batch.parts is None:
-                event = trio.Event()
-                batch.on_settled.append(event.set)
-                await event.wait()
-            batches += batch.parts or ()
-    finally:
-        gathered.end_flush()
-    await trio.lowlevel.checkpoint()
+def _raise_missing(delivery: Delivery, name: str) -> NoReturn:
+    raise missing_attribute(delivery, name)
 
 
-__all__ = ["Delivery", "NotDeliveredError", "RecordMetadata", "settle_all"]
+# Not a method of the class, since type checkers would then accept any attribute.  A compiled
+# function is no method, but a lambda is.
+_on_missing = lambda delivery, name: _raise_missing(delivery, name)  # noqa: E731
+setattr(Delivery, "__getattr__", _on_missing)  # noqa: B010
+
+
+__all__ = ["Delivery", "NotDeliveredError", "RecordMetadata"]
 
 
 def note_sender(delivery: Delivery, span: object, *, count_max: int) -> None:

@@ -22,7 +22,7 @@ from ottla.client.network.background import WakeUp
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.connection import ConnectionLostError
 from ottla.client.produce.accumulator import ProducerIdentity
-from ottla.client.produce.delivery import settle_all
+from ottla.client.produce.flush import settle_all
 from ottla.client.produce.partition_queue import NotDeliveredError
 from ottla.client.transactions.coordinator_calls import (
     FIRST_RETRY_S,
