@@ -2,13 +2,14 @@
 
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 import trio
 
 from ottla.client import ConsumerConfig, ProducerConfig, open_admin, open_consumer, open_producer
 from ottla.client.admin import Admin
-from ottla.model.errors import ErrorCode
+from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId, ProducerId, TopicPartition
 from ottla.model.security.acls import (
     AclEntry,
@@ -30,6 +31,8 @@ from ottla.wire.messages.produce_response import ProduceResponse
 T = TypeVar("T")
 
 TOPICS = {"orders": 3, "clicks": 2, "payments": 1}
+TIERED = "archive"
+"""Topic whose records only the object store has, where the cluster has tiered storage."""
 HOSTILE = "<script>alert(1)</script>\x1b[31m\"'\u202e{{7*7}}"
 """Name of a group, key and value of a record."""
 GROUP = "billing"
@@ -70,6 +73,12 @@ def fill(bootstrap: str) -> None:
         for name, count in TOPICS.items():
             if name not in known:
                 await admin.create_topic(name, partition_count=count)
+        with suppress(RefusedError):  # A cluster that was named may have no tiered storage.
+            if TIERED not in known:
+                configs = {"remote.storage.enable": "true", "local.retention.ms": "1"}
+                await admin.create_topic(TIERED, partition_count=2, configs=configs)
+            async with open_producer(bootstrap) as producer:
+                await (await producer.send(TIERED, bytes(100_000)))
         async with open_producer(bootstrap) as producer:
             for number in range(120):
                 value = b'{"id": %d, "total": 17.5, "lines": [1, 2]}' % number

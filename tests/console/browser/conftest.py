@@ -35,6 +35,13 @@ SETTINGS: dict[str, Any] = {
     "transaction.state.log.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
+    "remote.log.storage.system.enable": "true",
+    "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
+    "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+    "rlmm.config.remote.log.metadata.topic.min.isr": "1",
+    "remote.log.manager.task.interval.ms": "500",
+    "remote.log.manager.copy.max.bytes.per.second": "100000000",
+    "log.retention.check.interval.ms": "500",
     # A test writes a transaction that no coordinator knows.
     "transaction.partition.verification.enable": "false",
 }
@@ -56,12 +63,15 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes | 
     if IS_OWN is None:
         yield None
         return
+    pytest.importorskip("obstore", reason="pip install -e '.[tiered]'")
+    store: dict[str, Any] = {"remote.log.storage.uri": f"file://{tmp_path_factory.mktemp('store')}"}
     own = make_processes(
         tmp_path_factory.mktemp("cluster"),
         controllers=int(IS_OWN[1]),
         brokers=int(IS_OWN[2]),
         is_secure=False,
         **SETTINGS,
+        **store,
     )
     try:
         own.start()

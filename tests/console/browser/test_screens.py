@@ -6,9 +6,10 @@ Keys, shared addresses, live parts and searches are tested with the screens that
 import pytest
 
 from ottla.console.page_types import Page
+from tests.console.browser.busy_data import TIERED
 from tests.console.browser.conftest import OpenTab
 from tests.console.browser.screens import IDS, SCREENS, where
-from tests.console.browser.watched_page import PHONE_WIDTH
+from tests.console.browser.watched_page import PHONE_WIDTH, WIDTH
 
 DARK = "rgb(18, 25, 27)"
 LIGHT = "rgb(247, 248, 248)"
@@ -133,3 +134,16 @@ def test_a_time_axis_shows_the_time_of_few_samples(open_tab: OpenTab, times: lis
     assert clock
     assert len(clock) == len(set(clock))
     assert not any("2027" in one for one in drawn)
+
+
+def test_a_tiered_topic_is_seen_in_both_tiers(open_tab: OpenTab) -> None:
+    for width in (WIDTH, PHONE_WIDTH):
+        tab = open_tab(width=width)
+        tab.open("/tiers")
+        tab.tab.get_by_role("region", name="Tiered topics").get_by_text(TIERED).wait_for()
+        limits = tab.tab.get_by_role("region", name="Limits of the bandwidth")
+        assert "95.4 MiB" in limits.inner_text()
+        assert not tab.scrolls_sideways(), tab.wide_elements()
+        tab.follow(TIERED)
+        tab.tab.get_by_text("Records only there").wait_for()
+        assert not tab.scrolls_sideways(), tab.wide_elements()

@@ -103,8 +103,9 @@ async def test_the_pages_of_a_topic_and_a_broker_show_both_tiers() -> None:
             await admin.create_topic("orders", configs={"remote.storage.enable": "true"})
             html = await browser.get("/topics/local")
             assert "Local start" not in html
+            assert "Records only there" not in html
             html = await browser.get("/topics/orders")
-            for title in ("Local start", "Copied to", "Only in the object store"):
+            for title in ("Local start", "Copied to", "Only in the object store", "only there"):
                 assert title in html
             view = await topic(page_request(admin, path={"topic": "orders"}))
             rows: Any = view.context["partitions"]

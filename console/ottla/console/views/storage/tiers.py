@@ -73,7 +73,7 @@ async def tiers(request: PageRequest) -> PageView:
 def _broker_table(brokers: list[SurveyedBroker]) -> TablePart:
     tiered = [one for one in brokers if TIER_BYTES in one.metrics]
     return TablePart(
-        title="Object store, by the leaders of the partitions",
+        title="Object store, by leading broker",
         columns=(
             Column(title="Broker", is_number=True),
             Column(title="Copied", is_number=True),
