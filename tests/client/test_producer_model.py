@@ -60,7 +60,7 @@ class World:
     def __init__(self, seed: int, *, ends_at_failure: bool = False) -> None:
         self.chance = random.Random(seed)
         self.gathered = Accumulator(CONFIG, ends_at_failure=ends_at_failure)
-        self.gathered.wall_s = lambda: self.now_ms / 1_000
+        self.gathered.use_clock(lambda: self.now_ms / 1_000)
         self.logs = {at: Log() for at in PARTITIONS}
         self.flying: deque[ProducerBatch] = deque()
         self.places: dict[int, tuple[ProducerBatch, int]] = {}

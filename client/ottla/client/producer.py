@@ -118,7 +118,7 @@ class Producer(ReportingClient, CallsOfOthers):
         """True if every record that fits into a batch is also smaller than `max.request.size`."""
         self._nursery = nursery
         self._gathered = gathered = gathered or Accumulator(config)
-        gathered.wall_s = time.time
+        gathered.use_clock(time.time)
         self._join_plain = gathered.join_plain
         self._partitioner = Partitioner(config.partitioner)
         self._sticky = StickyPartitions(config.batch_bytes, below)

@@ -25,7 +25,7 @@ def accumulator(*, is_known: bool = True, **settings: object) -> Accumulator:
     """Return an accumulator whose leaders know the producer: one record of each partition was
     accepted."""
     made = Accumulator(ProducerConfig(**{"linger_ms": 10, "batch_bytes": 1_000, **settings}))  # type: ignore[arg-type]
-    made.wall_s = lambda: WALL_MS[0] / 1_000
+    made.use_clock(lambda: WALL_MS[0] / 1_000)
     made.burst_left = 1_000
     if made._config.enable_idempotence:
         made.become(IDENTITY)

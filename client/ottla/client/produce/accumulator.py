@@ -97,8 +97,7 @@ class Accumulator:
         """Highest version of Produce that may be used for the buffered batches."""
         self.measures = ProduceMeasures()
         self._ends_at_failure = ends_at_failure
-        self.wall_s: Callable[[], float] = _no_time
-        """Clock of `join_plain`: a function that returns the time in seconds since 1970."""
+        self._wall_s: Callable[[], float] = _no_time
         self.burst_left = 0
         """Number of records that `join_plain` still accepts before the sending task must check
         whether other tasks have to run. The sending task sets it again."""
@@ -115,6 +114,11 @@ class Accumulator:
         self._is_flushing = 0
         self._is_short_of_memory = False
         self._is_epoch_due = False
+
+    def use_clock(self, wall_s: Callable[[], float]) -> None:
+        """Set the clock of `join_plain`: a function that returns the time in seconds since 1970.
+        Without a clock, there is no fast path."""
+        self._wall_s = wall_s
 
     # Called for the application.
 
@@ -175,7 +179,7 @@ class Accumulator:
         timestamp_ms = route.timestamp_ms
         if (
             timestamp_ms != batch.plain_ms
-            or not route.from_s <= self.wall_s() < route.until_s
+            or not route.from_s <= self._wall_s() < route.until_s
             or size_bytes > route.limit_bytes
             or buffered_bytes > self._buffer_bytes_max
         ):
@@ -534,7 +538,7 @@ class Accumulator:
 
 
 def _no_time() -> float:
-    """Return a time before all records, so that an accumulator without a clock has no fast path."""
+    """Return a time before all records."""
     return -1.0
 
 
