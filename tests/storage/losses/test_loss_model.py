@@ -238,7 +238,16 @@ PLANTED: list[Callable[[], Any]] = [
 ]
 
 
+FOUND_AT = {
+    "overlook_what_was_cut": 31,
+    "keep_the_watermark_of_what_was_cut": 17,
+    "write_lines_of_logs_that_may_go": 151,
+}
+"""Seeds that found bugs. A change of the lives moves them: then the hunt continues from here."""
+
+
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
 async def test_a_planted_bug_is_found(plant: Callable[[], Any], autojump_clock: MockClock) -> None:
+    first = FOUND_AT.get(plant.__name__, 0)
     with plant(), pytest.RaisesGroup(WrongLossError, flatten_subgroups=True):
-        await live_many(range(200))
+        await live_many(range(first, first + 200))
