@@ -73,13 +73,14 @@ class Rig:
     image: MetadataImage = field(default_factory=lambda: image_of(1, 2))
     epoch: int = 3
     figures: TierFigures = field(default_factory=TierFigures)
+    is_leader: bool = True
 
     def opened(self, node: int = 1) -> OffsetsUpload:
         return OffsetsUpload(
             self.objects(node),
             interval_ms=300_000,
             image=lambda: self.image,
-            led_offsets=lambda: [LedOffsets(7, self.epoch, self.table)],
+            led_offsets=lambda: [LedOffsets(7, self.epoch, self.table)] * self.is_leader,
         )
 
     def objects(self, node: int) -> ClusterObjects:
@@ -173,6 +174,31 @@ async def test_a_failure_lasts_until_the_store_is_back() -> None:
     await objects.write_all()
     assert list(rig.figures.alarms.problems(1 << 62)) == []
     assert await rig.keys()
+
+
+async def test_a_failure_ends_when_another_broker_leads_the_partition() -> None:
+    rig = Rig()
+    rig.commit(0, 10)
+    rig.store.is_down = True
+    objects = rig.opened()
+    await objects.write_all()
+    rig.is_leader = False
+    await objects.write_all()
+    assert list(rig.figures.alarms.problems(1 << 62)) == []
+
+
+async def test_a_failed_heartbeat_ends_when_another_broker_writes_it(autojump_clock: Any) -> None:
+    rig = Rig()
+    rig.store.is_down = True
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(rig.objects(2).run_heartbeat)
+        rig.image = image_of(2)
+        await trio.sleep(1)
+        assert any("heartbeats" in one for one in rig.figures.alarms.problems(1 << 62))
+        rig.image = image_of(1, 2)
+        await trio.sleep(HEARTBEAT_S)
+        assert list(rig.figures.alarms.problems(1 << 62)) == []
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_failed_upload_of_offsets_is_repeated_soon(autojump_clock: Any) -> None:

@@ -7,7 +7,7 @@ else.
 
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 import trio
 
@@ -67,6 +67,8 @@ class ClusterObjects:
             is_first = self._is_first()
             if is_first:
                 await self.guarded("heartbeats", self._node_id, self.write_heartbeat)
+            else:
+                self.end_failures_except("heartbeats", ())
             await trio.sleep(HEARTBEAT_S if is_first else LOOK_S)
 
     def _is_first(self) -> bool:
@@ -95,3 +97,8 @@ class ClusterObjects:
             return False
         alarms.on_success(work, subject)
         return True
+
+    def end_failures_except(self, work: str, subjects: Collection[int]) -> None:
+        """End the alarms of a kind of work for all subjects except `subjects`. Another broker now
+        does the work for the others."""
+        self._figures.alarms.keep_only(work, subjects)

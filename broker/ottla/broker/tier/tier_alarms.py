@@ -5,7 +5,7 @@ A single failure is only counted and repeated. A failure of the same work that h
 operator acts.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator
 
 from ottla.broker.tier.metadata_topic import REMOTE_METADATA_TOPIC
 from ottla.model.amounts import counted, duration
@@ -68,6 +68,12 @@ class TierAlarms:
         """Drop the failures of a partition for which this broker no longer works."""
         for failures in self._failures.values():
             failures.pop(subject, None)
+
+    def keep_only(self, work: str, subjects: Collection[Hashable]) -> None:
+        """Drop the failures of a kind of work for all subjects except `subjects`, for which this
+        broker still does the work."""
+        for subject in self._failures.get(work, {}).keys() - set(subjects):
+            del self._failures[work][subject]
 
     def on_refusal(self, work: str) -> bool:
         """Record that ACLs refuse a kind of work on the metadata topic. Returns True if no other

@@ -82,6 +82,7 @@ class OffsetsUpload:
         led_now = list(self._led_offsets()) if topic_ids or self._written else []
         current = {(led.partition, led.leader_epoch) for led in led_now}
         self._written = {at: crc for at, crc in self._written.items() if at in current}
+        self._objects.end_failures_except("group offsets", {led.partition for led in led_now})
         for led in led_now:
 
             async def write(led: LedOffsets = led) -> None:
