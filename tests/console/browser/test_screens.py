@@ -62,7 +62,7 @@ def test_keys_open_pages_and_move_to_the_search(open_tab: OpenTab) -> None:
     tab.tab.keyboard.press("Escape")
     tab.tab.keyboard.press("/")
     tab.tab.keyboard.type("click")
-    tab.tab.locator("#rows").get_by_text("orders").wait_for(state="detached")
+    tab.tab.locator("#rows").get_by_text("orders", exact=True).wait_for(state="detached")
     assert tab.tab.locator("#rows").get_by_text("clicks").is_visible()
     assert "q=click" in tab.path()
 
