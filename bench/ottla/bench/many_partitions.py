@@ -86,6 +86,20 @@ def replicas_of(index: int, leader: int, others: Sequence[int]) -> list[int]:
     return [leader, *others[first:], *others[:first]]
 
 
+def create_topics(cluster: StartedCluster, topics: list[CreatableTopic]) -> None:
+    """Create topics that do not exist yet. Refused requests are repeated for a minute."""
+    request = CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
+
+    async def ask(one: Cluster) -> bool:
+        answer = await one.request(request, CreateTopicsResponse)
+        for topic in answer.topics:
+            if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                raise RefusedError(ErrorCode(topic.error_code))
+        return True
+
+    cluster.wait_for(ask)
+
+
 def make_led_by_one(cluster: StartedCluster) -> int:
     """Create the benchmark's topic so that one broker is the first replica of all partitions.
     Returns the broker's id."""
@@ -101,16 +115,7 @@ def make_led_by_one(cluster: StartedCluster) -> int:
     topic = CreatableTopic(
         name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=assignments
     )
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
-
-    async def ask(one: Cluster) -> bool:
-        answer = await one.request(request, CreateTopicsResponse)
-        code = answer.topics[0].error_code
-        if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            raise RefusedError(ErrorCode(code))
-        return True
-
-    cluster.wait_for(ask)
+    create_topics(cluster, [topic])
     cluster.wait_in_sync(TOPIC)
     return leader
 

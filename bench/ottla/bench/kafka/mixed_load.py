@@ -22,23 +22,16 @@ from ottla.bench.kafka.security_servers import (
 )
 from ottla.bench.kafka.transaction_loads import TransactionLoad, produce_in_transactions
 from ottla.bench.load import Load, library, make_topic
-from ottla.bench.performance.conditions import set_quotas
+from ottla.bench.performance.conditions import UNREACHED_QUOTAS, set_quotas
 from ottla.bench.processes import cpu_seconds
 from ottla.model.quotas.quota_limits import USER as USER_TYPE
 from ottla.model.quotas.quota_limits import QuotaEntity
-from ottla.model.settings.quotas import (
-    CONSUMER_BYTE_RATE,
-    PRODUCER_BYTE_RATE,
-    REQUEST_PERCENTAGE,
-)
 
 TOPIC, GROUP, TRANSACTIONAL_IDS = "security-mix", "ottla-bench-mix", "ottla-bench-"
 PARTITIONS = 6
 KEYS = 10_000
 SEGMENT_BYTES = 1 << 20
 MIX_S, TRANSACTION_S = 5.0, 0.1
-QUOTAS = {PRODUCER_BYTE_RATE: 1e12, CONSUMER_BYTE_RATE: 1e12, REQUEST_PERCENTAGE: 1e6}
-"""Quotas of the user, which no load reaches."""
 POLL_S, CONSUME_AT_ONCE = 0.1, 500
 PATIENCE_S = 60.0
 
@@ -81,7 +74,7 @@ def prepare_mix(server: SecurityServer) -> None:
     ]
     for future in admin.create_acls(acls).values():
         future.result(PATIENCE_S)
-    set_quotas(bootstrap, QUOTAS, QuotaEntity(USER_TYPE, False, USER))
+    set_quotas(bootstrap, UNREACHED_QUOTAS, QuotaEntity(USER_TYPE, False, USER))
 
 
 def measure_mix(server: SecurityServer, ca: Path) -> Mapping[str, float]:

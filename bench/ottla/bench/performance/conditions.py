@@ -11,7 +11,14 @@ from ottla.client.admin import open_admin
 from ottla.client.admin_parts.admin_quotas import QuotaChange
 from ottla.model.ids import NodeId, TopicPartition
 from ottla.model.quotas.quota_limits import CLIENT_ID, QuotaEntity
+from ottla.model.settings.quotas import (
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+)
 
+UNREACHED_QUOTAS = {PRODUCER_BYTE_RATE: 1e12, CONSUMER_BYTE_RATE: 1e12, REQUEST_PERCENTAGE: 1e6}
+"""Client quotas that no load reaches, so that only the cost of quota accounting is measured."""
 QUOTAS_SETTLE_S = 0.5
 """Maximum time in seconds until a quota change by the controller is in effect on the brokers."""
 

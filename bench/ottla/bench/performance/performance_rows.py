@@ -11,18 +11,13 @@ from ottla.bench.kafka.beside_kafka import wait_until_led
 from ottla.bench.kafka.compaction_beside import compact, fill_dirty
 from ottla.bench.load import Load, consume, end_to_end, library, make_topic, produce
 from ottla.bench.local_cluster import RunningCluster
-from ottla.bench.performance.conditions import log_bytes, set_quotas
+from ottla.bench.performance.conditions import UNREACHED_QUOTAS, log_bytes, set_quotas
 from ottla.bench.processes import cpu_seconds
 from ottla.bench.requests import SmallRequest, run_requests
 from ottla.bench.result import GB, Result
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import NodeId
 from ottla.model.settings.endpoints import parse_bootstrap
-from ottla.model.settings.quotas import (
-    CONSUMER_BYTE_RATE,
-    PRODUCER_BYTE_RATE,
-    REQUEST_PERCENTAGE,
-)
 
 ONE, THREE = "one", "three"
 """Cluster topologies: one controller and one broker with one replica per partition, or three
@@ -43,8 +38,6 @@ FEW, MANY = 7, 100
 """Numbers of topics that one request creates or deletes, in the benchmarks of topics."""
 ADMIN_TIMEOUT_S = 120.0
 PATIENCE_S = 60.0
-QUOTAS = {PRODUCER_BYTE_RATE: 1e12, CONSUMER_BYTE_RATE: 1e12, REQUEST_PERCENTAGE: 1e6}
-"""Client quotas that no load reaches, so that only the cost of quota accounting is measured."""
 COMPACTION_TIMEOUT_S = 180.0
 DIRTY_RECORDS = 400_000
 """Number of records of 90 B in a log that is compacted while a producer sends."""
@@ -343,11 +336,11 @@ def _under_quotas(row: PerformanceRow) -> PerformanceRow:
     reached."""
 
     def run(cluster: RunningCluster, replicas: int) -> Figures:
-        set_quotas(cluster.bootstrap, QUOTAS)
+        set_quotas(cluster.bootstrap, UNREACHED_QUOTAS)
         try:
             return row.run(cluster, replicas)
         finally:
-            set_quotas(cluster.bootstrap, dict.fromkeys(QUOTAS))
+            set_quotas(cluster.bootstrap, dict.fromkeys(UNREACHED_QUOTAS))
 
     return PerformanceRow(f"{row.name}, with quotas", run, row.prepare)
 

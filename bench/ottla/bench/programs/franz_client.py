@@ -6,12 +6,12 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
+from ottla.bench.programs.program_runs import output_of
 from ottla.model.errors import ErrorCode, RefusedError
 
 SOURCE = Path(__file__).with_name("franz.go")
 MODULE = "github.com/twmb/franz-go/pkg/kgo@v1.22.3"
 BUILD_TIMEOUT_S = 300.0
-RUN_TIMEOUT_S = 120.0
 
 
 class FranzRun(NamedTuple):
@@ -58,15 +58,5 @@ def run_franz(
     Raises RefusedError with the program's message if it fails or does not end in time.
     """
     command = [str(program), what, bootstrap, topic, str(count), str(record_bytes)]
-    try:
-        ended = subprocess.run(
-            command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        reason = f"franz-go did not end in {RUN_TIMEOUT_S:g} s"
-        raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, reason) from None
-    if ended.returncode:
-        reason = f"franz-go: {ended.stderr.strip()[-300:]}"
-        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
-    found = json.loads(ended.stdout)
+    found = json.loads(output_of("franz-go", command))
     return FranzRun(found["count"], found["seconds"])

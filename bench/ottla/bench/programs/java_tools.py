@@ -6,26 +6,24 @@ takes longer than many loads.
 
 import os
 import re
-import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ottla.bench.kafka.kafka_server import java_program
-from ottla.model.errors import ErrorCode, RefusedError
+from ottla.bench.programs.program_runs import output_of, without_result
 
 TOOLS = "org.apache.kafka.tools"
 HEAP = "-Xmx512m"
-RUN_TIMEOUT_S = 300.0
 STEADY = re.compile(
-    r"^(?P<count>\d+) steady state records sent, (?P<rate>[\d.]+) records/sec .*? "
-    r"(?P<p50>\d+) ms 50th, \d+ ms 95th, (?P<p99>\d+) ms 99th, (?P<p999>\d+) ms 99\.9th",
+    r"^\d+ steady state records sent, ([\d.]+) records/sec .*? "
+    r"(\d+) ms 50th, \d+ ms 95th, (\d+) ms 99th, (\d+) ms 99\.9th",
     re.MULTILINE,
 )
 """Pattern of ProducerPerformance's summary of the records after the warm-up."""
 END_TO_END = re.compile(
-    r"^Avg latency: (?P<mean>[\d.]+) ms\s+"
-    r"Percentiles: 50th = (?P<p50>\d+), 99th = (?P<p99>\d+), 99\.9th = (?P<p999>\d+)",
+    r"^Avg latency: ([\d.]+) ms\s+"
+    r"Percentiles: 50th = \d+, 99th = (\d+), 99\.9th = (\d+)",
     re.MULTILINE,
 )
 """Pattern of EndToEndLatency's summary."""
@@ -81,10 +79,7 @@ def produce_by_tool(
 def produced_of(output: str) -> ProducedByTool:
     """Return the result in ProducerPerformance's output. Raises RefusedError if it contains
     none."""
-    found = STEADY.search(output)
-    if found is None:
-        raise _without_result("ProducerPerformance", output)
-    return ProducedByTool(*(float(found[name]) for name in ("rate", "p50", "p99", "p999")))
+    return ProducedByTool(*_numbers("ProducerPerformance", STEADY, output))
 
 
 def consume_rate_by_tool(
@@ -113,7 +108,7 @@ def consumed_of(output: str) -> float:
     try:
         return float(columns[FETCHED_PER_SECOND])
     except (IndexError, ValueError):
-        raise _without_result("ConsumerPerformance", output) from None
+        raise without_result("ConsumerPerformance", output) from None
 
 
 def end_to_end_by_tool(
@@ -137,26 +132,17 @@ def end_to_end_by_tool(
 
 def end_to_end_of(output: str) -> EndToEndByTool:
     """Return the result in EndToEndLatency's output. Raises RefusedError if it contains none."""
-    found = END_TO_END.search(output)
+    return EndToEndByTool(*_numbers("EndToEndLatency", END_TO_END, output))
+
+
+def _numbers(tool: str, summary: re.Pattern[str], output: str) -> Iterator[float]:
+    """Return the numbers of a tool's summary, in the order of the pattern's groups."""
+    found = summary.search(output)
     if found is None:
-        raise _without_result("EndToEndLatency", output)
-    return EndToEndByTool(*(float(found[name]) for name in ("mean", "p99", "p999")))
+        raise without_result(tool, output)
+    return map(float, found.groups())
 
 
 def _run(jars: Path, tool: str, arguments: Sequence[str]) -> str:
     command = [java_program(os.environ), HEAP, "-cp", f"{jars}/*", f"{TOOLS}.{tool}", *arguments]
-    try:
-        ended = subprocess.run(
-            command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        reason = f"{tool} did not end in {RUN_TIMEOUT_S:g} s"
-        raise RefusedError(ErrorCode.REQUEST_TIMED_OUT, reason) from None
-    if ended.returncode:
-        raise _without_result(tool, ended.stdout + ended.stderr)
-    return ended.stdout
-
-
-def _without_result(tool: str, output: str) -> RefusedError:
-    reason = f"{tool} printed no result: {output.strip()[-300:]}"
-    return RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, reason)
+    return output_of(tool, command)

@@ -14,18 +14,16 @@ from statistics import median
 from typing import Any
 
 from ottla.bench.local_cluster import StartedCluster, open_local_cluster
+from ottla.bench.many_partitions import create_topics
 from ottla.bench.processes import cpu_seconds, shared_once_bytes
 from ottla.bench.result import MB
 from ottla.bench.scale.broker_load import READY
-from ottla.client.network.cluster import Cluster
 from ottla.model.errors import ConfigError, ErrorCode, RefusedError
 from ottla.model.settings.endpoints import parse_bootstrap
 from ottla.wire.messages.create_topics_request import (
     CreatableReplicaAssignment,
     CreatableTopic,
-    CreateTopicsRequest,
 )
-from ottla.wire.messages.create_topics_response import CreateTopicsResponse
 
 KINDS = ("produce", "fetch", "metadata")
 BROKERS_MAX = 64
@@ -34,7 +32,6 @@ SETTLE_S = 3.0
 IDLE_S = 3.0
 """Duration in seconds of the measurement of an idle cluster."""
 ADDED_TOPICS = 100
-TIMEOUT_MS = 60_000
 LOAD_TIMEOUT_S = 120.0
 HEADERS = (
     "BROKERS",
@@ -138,16 +135,7 @@ def _create(cluster: StartedCluster, leaders: dict[str, int]) -> None:
         )
         for name, broker in leaders.items()
     ]
-    request = CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
-
-    async def ask(one: Cluster) -> bool:
-        answer = await one.request(request, CreateTopicsResponse)
-        for topic in answer.topics:
-            if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                raise RefusedError(ErrorCode(topic.error_code))
-        return True
-
-    cluster.wait_for(ask)
+    create_topics(cluster, topics)
 
 
 def _loaded(loads: Sequence[Sequence[str]], cpu_s: Callable[[], float]) -> tuple[float, float]:
