@@ -348,7 +348,7 @@ def _measure_floor(arguments: argparse.Namespace) -> int:
 def _measure_scale(arguments: argparse.Namespace) -> int:
     """Measure clusters with different numbers of brokers on this machine. Returns the exit code."""
     counts = broker_counts(arguments.brokers)
-    with _progress(arguments.verb, len(counts)) as progress:
+    with _progress(arguments.verb, len(set(counts)) * arguments.rounds) as progress:
         found = run_scale(
             counts, requests=arguments.requests, rounds=arguments.rounds, progress=progress
         )

@@ -1,8 +1,9 @@
 """One machine with several brokers: rates, CPU time and memory by the number of brokers.
 
-For each number of brokers, a new cluster with one controller is started. Each broker leads one
-topic, and has a load process of its own, so that the loads use other cores than each other. The
-values show on any machine up to which number another broker is worth its memory.
+In each round a new cluster with one controller is started for every number of brokers, so that a
+machine whose speed changes is the same for all of them. Each broker leads one topic, and has a load
+process of its own, so that the loads use other cores than each other. The values show on any
+machine up to which number another broker is worth its memory.
 """
 
 import subprocess
@@ -61,26 +62,31 @@ def broker_counts(text: str) -> list[int]:
 def run_scale(
     counts: Sequence[int], *, requests: int, rounds: int, progress: Progress
 ) -> dict[int, HostFigures]:
-    """Measure each number of brokers. Returns the values by number of brokers.
+    """Measure each number of brokers in each round. Returns the medians over the rounds by number
+    of brokers.
 
-    `requests` is the number of requests of each kind that each broker gets in a round. `progress`
-    receives the number of clusters that are measured.
+    `requests` is the number of requests of each kind in a round, which the brokers share.
+    `progress` receives the number of clusters that are measured.
     """
-    found = {}
-    for done, count in enumerate(counts, start=1):
+    found: dict[int, list[HostFigures]] = {count: [] for count in counts}
+    for done, count in enumerate(list(found) * rounds, start=1):
         with open_local_cluster(controllers=1, brokers=count) as cluster:
-            found[count] = measured_host(cluster, requests, rounds)
+            found[count].append(measured_host(cluster, requests))
         progress(done)
-    return found
+    return {count: _medians_of(measured) for count, measured in found.items()}
 
 
-def measured_host(cluster: StartedCluster, requests: int, rounds: int) -> HostFigures:
+def _medians_of(rounds: Sequence[HostFigures]) -> HostFigures:
+    return {name: median(figures[name] for figures in rounds) for name in rounds[0]}
+
+
+def measured_host(cluster: StartedCluster, requests: int) -> HostFigures:
     """Measure a new cluster with one or several brokers. Returns its values:
 
     `memory_mb`: all processes, with each shared page counted once, after the loads.
     `idle_cpu_percent`: CPU time of all nodes without clients, in percent of one core.
     `produce_per_second`, `produce_cpu_us` and so on: rate of all brokers together, and CPU time of
-    all nodes for each request. They are medians over the rounds.
+    all nodes for each request.
     `topic_cpu_ms`: CPU time of all nodes for each created topic.
     """
     pids = list(cluster.pids.values())
@@ -94,17 +100,16 @@ def measured_host(cluster: StartedCluster, requests: int, rounds: int) -> HostFi
     for name in topics.values():
         cluster.wait_in_sync(name)
     addresses = dict(zip(brokers, parse_bootstrap(cluster.bootstrap), strict=True))
-    rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
-    costs: dict[str, list[float]] = {kind: [] for kind in KINDS}
-    for _ in range(rounds):
-        for kind in KINDS:
-            commands = [
-                [":".join(map(str, addresses[broker])), kind, topics[broker], str(requests)]
-                for broker in brokers
-            ]
-            seconds, cpu_s = _loaded(commands, lambda: cpu_seconds(pids))
-            rates[kind].append(len(brokers) * requests / seconds)
-            costs[kind].append(1e6 * cpu_s / (len(brokers) * requests))
+    share = max(1, requests // len(brokers))
+    found: HostFigures = {"idle_cpu_percent": idle}
+    for kind in KINDS:
+        commands = [
+            [":".join(map(str, addresses[broker])), kind, topics[broker], str(share)]
+            for broker in brokers
+        ]
+        seconds, cpu_s = _loaded(commands, lambda: cpu_seconds(pids))
+        found[f"{kind}_per_second"] = len(brokers) * share / seconds
+        found[f"{kind}_cpu_us"] = 1e6 * cpu_s / (len(brokers) * share)
     before = cpu_seconds(pids)
     added = {
         f"ottla-bench-added-{number}": brokers[number % len(brokers)]
@@ -113,15 +118,9 @@ def measured_host(cluster: StartedCluster, requests: int, rounds: int) -> HostFi
     _create(cluster, added)
     for name in added:
         cluster.wait_in_sync(name)
-    topic_ms = 1e3 * (cpu_seconds(pids) - before) / ADDED_TOPICS
-    found: HostFigures = {
-        "memory_mb": shared_once_bytes(cluster.all_pids) / MB,
-        "idle_cpu_percent": idle,
-    }
-    for kind in KINDS:
-        found[f"{kind}_per_second"] = median(rates[kind])
-        found[f"{kind}_cpu_us"] = median(costs[kind])
-    return found | {"topic_cpu_ms": topic_ms}
+    found["topic_cpu_ms"] = 1e3 * (cpu_seconds(pids) - before) / ADDED_TOPICS
+    found["memory_mb"] = shared_once_bytes(cluster.all_pids) / MB
+    return found
 
 
 def _create(cluster: StartedCluster, leaders: dict[str, int]) -> None:

@@ -360,7 +360,8 @@ BENCHES: dict[str, Bench] = {
     ),
     "scale": Bench(
         "one machine with 1, 2, 4 and 8 brokers: rates, CPU and memory",
-        "broker-counts row-requests few-rounds format",
+        "broker-counts row-requests rounds format",
+        {"requests": 200000, "rounds": 3},
     ),
     "performance": Bench(
         "every row of docs/performance.md, Ottla and Apache Kafka in turns, and that page",
