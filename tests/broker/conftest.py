@@ -146,10 +146,12 @@ class Call:
 
 
 class AskedCoordinators:
-    """The coordinators of transactions: each question waits until it is answered by hand."""
+    """The coordinators of transactions: each question is answered by hand, at once or by a
+    coroutine."""
 
     def __init__(self) -> None:
         self.is_verifying = True
+        self.is_at_once = False
         self.codes: dict[tuple[str, int], ErrorCode] = {}
         """Error code for one partition; NONE for all others."""
         self.asked: list[
@@ -158,7 +160,7 @@ class AskedCoordinators:
         self.on_asked: Callable[[], None] = lambda: None
         """Called while a question is out."""
 
-    async def ask(
+    def ask(
         self,
         transactional_id: str,
         *,
@@ -167,11 +169,18 @@ class AskedCoordinators:
         operation: TransactionOperation,
         partitions: Iterable[tuple[str, int]],
         timeout_ms: int,
-    ) -> Outcome:
+    ) -> Outcome | Coroutine[Any, Any, Outcome]:
         named = list(partitions)
         self.asked.append((transactional_id, producer_id, epoch, operation, named, timeout_ms))
-        self.on_asked()
-        return {each: self.codes.get(each, ErrorCode.NONE) for each in named}
+
+        def answer() -> Outcome:
+            self.on_asked()
+            return {each: self.codes.get(each, ErrorCode.NONE) for each in named}
+
+        async def answer_later() -> Outcome:
+            return answer()
+
+        return answer() if self.is_at_once else answer_later()
 
 
 class HandAuthorizer:

@@ -24,6 +24,12 @@ PRODUCER = 7
 OLD, ABORTABLE, ADDING = 10, 11, 12
 
 
+@pytest.fixture(params=[False, True], ids=["later", "at once"], autouse=True)
+def is_answered_at_once(world: World, request: pytest.FixtureRequest) -> None:
+    """Let the coordinator answer by a coroutine, as another broker's, or at once, as its own."""
+    world.coordinators.is_at_once = request.param
+
+
 def batch(
     world: World,
     *,

@@ -80,6 +80,16 @@ class Coordinator:
             self.in_flight -= 1
         if self.is_gone:
             raise ConnectionLostError("gone")
+        return self.answer_to(message)
+
+    def begin(self, message: AddPartitionsToTxnRequest, kind: Any) -> Any:
+        """Serve a request of the own broker: now, or after a delay."""
+        if self.delay_s or self.is_gone:
+            return self.request(message, kind)
+        self.requests.append(message)
+        return self.answer_to(message)
+
+    def answer_to(self, message: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
         code = self.code_of(len(self.requests))
         if self.whole_code is not NONE:
             return AddPartitionsToTxnResponse(error_code=self.whole_code)
@@ -148,7 +158,7 @@ async def ask(
     partitions: Sequence[tuple[str, int]] = (("t", 0), ("u", 3)),
     into: list[Outcome] | None = None,
 ) -> Outcome:
-    outcome = await verifications.ask(
+    asked = verifications.ask(
         transactional_id,
         producer_id=7,
         epoch=epoch,
@@ -156,6 +166,7 @@ async def ask(
         partitions=partitions,
         timeout_ms=timeout_ms,
     )
+    outcome = asked if isinstance(asked, dict) else await asked
     if into is not None:
         into.append(outcome)
     return outcome
@@ -266,10 +277,35 @@ async def test_a_broker_that_is_the_coordinator_asks_itself_without_a_connection
     own = Coordinator()
     async with asking(world, leader=1, own=own) as verifications:
         assert await ask(verifications, operation=operation) == both(NONE)
+        own.delay_s = 1.0
+        assert await ask(verifications, operation=operation) == both(NONE)
         own.is_gone = True
         assert await ask(verifications, operation=operation) == both(LOST)
-    assert len(own.requests) == 2
+    assert len(own.requests) == 3
     assert not own.connected
+
+
+async def test_a_coordinator_that_is_this_broker_verifies_without_a_task(
+    world: World, autojump_clock: MockClock
+) -> None:
+    own = Coordinator()
+    async with asking(world, leader=1, own=own) as verifications:
+        codes = [NONE, BUSY, ErrorCode.TRANSACTION_ABORTABLE]
+        own.code_of = lambda at: codes[at - 1]
+        for code in codes:
+            outcome = verifications.ask(
+                "pay",
+                producer_id=7,
+                epoch=0,
+                operation=TransactionOperation.VERIFY,
+                partitions=[("t", 0), ("u", 3)],
+                timeout_ms=0,
+            )
+            assert outcome == both(code)
+        assert verifications.metrics() == {
+            "transactions.questions": 3,
+            "transactions.questions.failed": 2,
+        }
 
 
 async def test_an_add_is_asked_again_while_the_transaction_before_ends(

@@ -16,7 +16,7 @@ read directly from its bytes, without message objects; only the encoding of its 
 The records stay a view into the connection's buffer until the single write to the log.
 """
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Coroutine, Hashable, Iterable, Iterator
 from itertools import islice
 from struct import Struct
 from typing import Any, Final, TypeAlias
@@ -30,7 +30,7 @@ from ottla.broker.logs.produce_answers import (
     refuse_for,
     topic_answer,
 )
-from ottla.broker.logs.transactional_appends import AppendVerdict, Asked, TransactionalAppends
+from ottla.broker.logs.transactional_appends import AppendVerdict, TransactionalAppends
 from ottla.broker.replicas.partition import ACKS_ALL, Partition
 from ottla.broker.replicas.partition_table import PartitionTable
 from ottla.broker.replicas.topic_traffic import BrokerTraffic
@@ -348,7 +348,9 @@ class ProduceApi:
         except RefusedError as refusal:
             return self._refuse_all(context, request, refusal)
         if asked:
-            return self._append_verified(context, request, verdict, asked)
+            verified = self._transactions.complete(verdict, asked, request, context.api_version)
+            if verified is not None:
+                return self._append_verified(context, request, verdict, verified)
         return (yield from self._serve(context, request, verdict))
 
     def _serve(
@@ -403,11 +405,15 @@ class ProduceApi:
         self._settle(produce, topic, data, partition, outcome)
 
     async def _append_verified(
-        self, context: RequestContext, request: ProduceRequest, verdict: AppendVerdict, asked: Asked
+        self,
+        context: RequestContext,
+        request: ProduceRequest,
+        verdict: AppendVerdict,
+        verified: Coroutine[Any, Any, None],
     ) -> Any:
         """Wait until the transaction coordinator has verified the transaction, then append the
         request's batches."""
-        await self._transactions.complete(verdict, asked, request, context.api_version)
+        await verified
         return begun(self._serve(context, request, verdict))
 
     def _refuse_all(

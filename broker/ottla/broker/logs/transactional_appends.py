@@ -1,15 +1,15 @@
 """Verifies the first batch of a transaction in a partition, before the batch is appended.
 
-Pure except for awaiting the coordinator. First the partition issues a verification guard. Then the
-coordinator is asked whether the partition belongs to the transaction. The append must present the
-guard. A transaction marker that arrives in the meantime revokes the guard
+Pure except for awaiting another broker's coordinator. First the partition issues a verification
+guard. Then the coordinator is asked whether the partition belongs to the transaction. The append
+must present the guard. A transaction marker that arrives in the meantime revokes the guard
 (`storage/producers/verification.py`). Further batches of the same transaction in the partition need
 no verification.
 """
 
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from struct import Struct
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from ottla.broker.logs.verification_requests import (
@@ -47,7 +47,7 @@ class TransactionCoordinators(Protocol):
         partition to its transaction."""
         ...
 
-    async def ask(
+    def ask(
         self,
         transactional_id: str,
         *,
@@ -56,9 +56,9 @@ class TransactionCoordinators(Protocol):
         operation: TransactionOperation,
         partitions: Iterable[tuple[str, int]],
         timeout_ms: int,
-    ) -> Outcome:
+    ) -> Outcome | Coroutine[Any, Any, Outcome]:
         """Ask the coordinator of a transaction to verify or add partitions. Returns the
-        coordinator's error code for each partition."""
+        coordinator's error code for each partition, or a coroutine that waits for these codes."""
         ...
 
 
@@ -68,7 +68,7 @@ class NoCoordinators:
 
     is_verifying = True
 
-    async def ask(
+    def ask(
         self,
         transactional_id: str,
         *,
@@ -200,15 +200,19 @@ class TransactionalAppends:
             verdict.give(partition, guard)
             asked[partition.topic, partition.index] = partition
 
-    async def complete(
+    def complete(
         self, verdict: AppendVerdict, asked: Asked, request: ProduceRequest, version: int
-    ) -> AppendVerdict:
-        """Request the verification of the partitions in `asked` from the transaction coordinator.
-        Returns `verdict` with the coordinator's answers added."""
+    ) -> Coroutine[Any, Any, None] | None:
+        """Request the verification of the partitions in `asked` from the transaction coordinator,
+        and add its answers to `verdict`.
+
+        Returns None if the answers are known at once, as those of this broker's own coordinator
+        are. Otherwise returns a coroutine that waits for them.
+        """
         assert request.transactional_id is not None
         assert verdict.producer is not None
         operation = operation_of_produce(version)
-        outcome = await self._coordinators.ask(
+        outcome = self._coordinators.ask(
             request.transactional_id,
             producer_id=verdict.producer[0],
             epoch=verdict.producer[1],
@@ -216,11 +220,28 @@ class TransactionalAppends:
             partitions=asked,
             timeout_ms=request.timeout_ms,
         )
-        for key, code in outcome.items():
-            if code is not ErrorCode.NONE:
-                refusal = RefusedError(produce_code(code, operation), _explanation(code))
-                verdict.refuse(asked[key], refusal)
-        return verdict
+        if isinstance(outcome, dict):
+            _note(outcome, verdict, asked, operation)
+            return None
+        return _note_later(outcome, verdict, asked, operation)
+
+
+async def _note_later(
+    outcome: Coroutine[Any, Any, Outcome],
+    verdict: AppendVerdict,
+    asked: Asked,
+    operation: TransactionOperation,
+) -> None:
+    _note(await outcome, verdict, asked, operation)
+
+
+def _note(
+    outcome: Outcome, verdict: AppendVerdict, asked: Asked, operation: TransactionOperation
+) -> None:
+    for key, code in outcome.items():
+        if code is not ErrorCode.NONE:
+            refusal = RefusedError(produce_code(code, operation), _explanation(code))
+            verdict.refuse(asked[key], refusal)
 
 
 def _explanation(code: ErrorCode) -> str:

@@ -8,7 +8,7 @@ transactional id and epoch are merged. If the epochs of two verifications differ
 with the older epoch is refused.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TypeAlias
 
@@ -31,7 +31,7 @@ further verification is refused and its client retries."""
 PRODUCE_ABORTABLE_FROM, PRODUCE_ADDS_FROM = 11, 12
 OFFSETS_ABORTABLE_FROM, OFFSETS_ADD_FROM = 4, 5
 
-Outcome: TypeAlias = Mapping[tuple[str, int], ErrorCode]
+Outcome: TypeAlias = dict[tuple[str, int], ErrorCode]
 """Outcome of the verification of a transaction: an error code for each topic and partition."""
 
 

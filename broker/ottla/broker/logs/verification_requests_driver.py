@@ -7,10 +7,12 @@ previous transaction. This driver then retries the request a few times, because 
 soon, and a retry here saves the client a round trip.
 
 If this broker is the coordinator, no connection is needed. A verification that adds no partition
-then does not wait for other verifications.
+then waits neither for other verifications nor for a task: its outcome is known at once.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any, TypeAlias
 
 import trio
 
@@ -43,6 +45,9 @@ IDLE_S = 60.0
 """Seconds after which an unused connection to a transaction coordinator is closed. With a shorter
 time, the broker reconnects for a producer that commits once a minute. A longer time keeps
 connections to brokers that no longer coordinate any transaction."""
+
+NewVerification: TypeAlias = Callable[..., TransactionVerification]
+"""Function that creates a verification, from the callback for its outcome."""
 
 BROKERS_FROM_VERSION = 4
 """First version of AddPartitionsToTxn that is sent by brokers instead of clients."""
@@ -117,7 +122,7 @@ class VerificationRequests:
             finally:
                 self._nursery = None
 
-    async def ask(
+    def ask(
         self,
         transactional_id: str,
         *,
@@ -126,70 +131,72 @@ class VerificationRequests:
         operation: TransactionOperation,
         partitions: Iterable[tuple[str, int]],
         timeout_ms: int,
-    ) -> Outcome:
+    ) -> Outcome | Coroutine[Any, Any, Outcome]:
         """Request the verification or addition of partitions from the coordinator of a transaction.
-        Returns the coordinator's error code for each partition. If the request fails, each
-        partition gets the error code of this failure."""
-        begun_ns, begun_ms = self._now_ns(), self._clock.monotonic_ms()
+        Returns the coordinator's error code for each partition, or a coroutine that waits for these
+        codes. If the request fails, each partition gets the error code of this failure."""
+        begun_ns = self._now_ns()
+        named = list(partitions)
+        ask_once = partial(self._ask_once, transactional_id, producer_id, epoch, operation, named)
+        outcome = ask_once()
+        if not isinstance(outcome, dict):
+            return self._ask_in_time(outcome, ask_once, named, operation, timeout_ms, begun_ns)
+        self._note(outcome, begun_ns)
+        return outcome
+
+    def _note(self, outcome: Outcome, begun_ns: int) -> None:
+        self.durations.observe(self._now_ns() - begun_ns)
+        self.failure_count += any(code is not ErrorCode.NONE for code in outcome.values())
+
+    async def _ask_in_time(
+        self,
+        asking: Coroutine[Any, Any, Outcome],
+        ask_again: Callable[[], Outcome | Coroutine[Any, Any, Outcome]],
+        partitions: list[tuple[str, int]],
+        operation: TransactionOperation,
+        timeout_ms: int,
+        begun_ns: int,
+    ) -> Outcome:
+        """Wait for the outcome of a verification, at most for `timeout_ms`. If the previous
+        transaction is still ending, an addition of partitions is requested again a few times."""
         timeout_ms = max(0, min(timeout_ms, self._config.request_timeout_ms))
         patience_ms = self._config.add_partitions_to_txn_retry_backoff_ms_max
-        retried_until_ms = begun_ms + min(patience_ms, timeout_ms)
-        named = list(partitions)
-        outcome: Outcome = dict.fromkeys(named, ErrorCode.NETWORK_EXCEPTION)
+        retried_until_ms = self._clock.monotonic_ms() + min(patience_ms, timeout_ms)
+        outcome: Outcome = dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
         with trio.move_on_after(timeout_ms / 1000):
-            while True:
-                outcome = await self._ask_once(
-                    transactional_id, producer_id, epoch, operation, named
-                )
-                is_busy = ErrorCode.CONCURRENT_TRANSACTIONS in outcome.values()
-                if not (is_busy and operation.is_add):
-                    break
+            outcome = await asking
+            while ErrorCode.CONCURRENT_TRANSACTIONS in outcome.values() and operation.is_add:
                 if self._clock.monotonic_ms() >= retried_until_ms:
                     break
                 await trio.sleep(self._config.add_partitions_to_txn_retry_backoff_ms / 1000)
-        self.durations.observe(self._now_ns() - begun_ns)
-        self.failure_count += any(code is not ErrorCode.NONE for code in outcome.values())
+                again = ask_again()
+                outcome = again if isinstance(again, dict) else await again
+        self._note(outcome, begun_ns)
         return outcome
 
-    async def _ask_once(
+    def _ask_once(
         self,
         transactional_id: str,
         producer_id: int,
         epoch: int,
         operation: TransactionOperation,
         partitions: list[tuple[str, int]],
-    ) -> Outcome:
-        answered = trio.Event()
-        found: list[Outcome] = []
-
-        def take(outcome: Outcome) -> None:
-            found.append(outcome)
-            answered.set()
-
-        verification = TransactionVerification(
+    ) -> Outcome | Coroutine[Any, Any, Outcome]:
+        node_id = self._coordinator_of(transactional_id)
+        if node_id == NO_NODE:
+            return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        own = self._own if node_id == self._config.node_id else None
+        new_verification = partial(
+            TransactionVerification,
             transactional_id,
             producer_id=producer_id,
             epoch=epoch,
             operation=operation,
             partitions=partitions,
-            on_answer=take,
         )
-        node_id = self._coordinator_of(transactional_id)
-        if node_id == NO_NODE:
-            verification.answer_all(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return found[0]
-        own = self._own if node_id == self._config.node_id else None
         if own is not None and not operation.is_add:
-            await _ask_self(own, verification)
-            return found[0]
-        sender = self._sender(node_id, own)
-        sender.queue.add(verification)
-        sender.has_verifications.set()
-        try:
-            await answered.wait()
-        finally:
-            sender.queue.remove(verification)
-        return found[0]
+            return _ask_self(own, new_verification)
+        return _send(self._sender(node_id, own), new_verification)
 
     def _coordinator_of(self, transactional_id: str) -> NodeId:
         """Return the id of the broker that coordinates a transactional id, or NO_NODE. The
@@ -294,13 +301,55 @@ class VerificationSender:
         await self._link.close()
 
 
-async def _ask_self(own: Loopback, verification: TransactionVerification) -> None:
+def _ask_self(
+    own: Loopback, new_verification: NewVerification
+) -> Outcome | Coroutine[Any, Any, Outcome]:
+    """Ask this broker's own coordinator. Returns the outcome if it answers at once, or else a
+    coroutine that waits for the outcome."""
+    found: list[Outcome] = []
+    verification = new_verification(on_answer=found.append)
     try:
-        response = await own.request(request_of([verification]), AddPartitionsToTxnResponse)
+        response = own.begin(request_of([verification]), AddPartitionsToTxnResponse)
+    except OttlaError:
+        verification.answer_failed(ErrorCode.NETWORK_EXCEPTION)
+        return found[0]
+    if not isinstance(response, AddPartitionsToTxnResponse):
+        return _outcome_later(response, verification, found)
+    answer_each([verification], response)
+    return found[0]
+
+
+async def _outcome_later(
+    waiting: Coroutine[Any, Any, AddPartitionsToTxnResponse],
+    verification: TransactionVerification,
+    found: list[Outcome],
+) -> Outcome:
+    try:
+        response = await waiting
     except OttlaError:
         verification.answer_failed(ErrorCode.NETWORK_EXCEPTION)
     else:
         answer_each([verification], response)
+    return found[0]
+
+
+async def _send(sender: VerificationSender, new_verification: NewVerification) -> Outcome:
+    """Queue a verification for its coordinator, and return the outcome."""
+    answered = trio.Event()
+    found: list[Outcome] = []
+
+    def take(outcome: Outcome) -> None:
+        found.append(outcome)
+        answered.set()
+
+    verification = new_verification(on_answer=take)
+    sender.queue.add(verification)
+    sender.has_verifications.set()
+    try:
+        await answered.wait()
+    finally:
+        sender.queue.remove(verification)
+    return found[0]
 
 
 def _fail(verifications: list[TransactionVerification], code: ErrorCode) -> None:

@@ -117,10 +117,12 @@ def replicate(led: Partition) -> None:
     )
 
 
+@pytest.mark.parametrize("is_at_once", [False, True])
 @pytest.mark.parametrize("version", range(7))
 async def test_an_offset_counts_when_its_transaction_is_committed(
-    world: Any, coordinated: Any, version: int
+    world: Any, coordinated: Any, version: int, is_at_once: bool
 ) -> None:
+    world.coordinators.is_at_once = is_at_once
     async with coordinated(world) as (groups, led):
         await groups.commit(1)
         assert code(await commit(groups, 42, version=version)) is NONE

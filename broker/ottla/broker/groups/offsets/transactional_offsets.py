@@ -4,7 +4,7 @@ Before the first write, the transaction coordinator verifies that the group's pa
 `__consumer_offsets` belongs to the transaction, or adds it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from ottla.broker.coordinators.answer_collector import AnswerCollector
@@ -14,7 +14,11 @@ from ottla.broker.groups.group_coordinator import GroupCoordinator
 from ottla.broker.groups.offsets.commit_rules import TransactionalCommit
 from ottla.broker.groups.offsets.topic_commit import OffsetTopic, TopicCommit
 from ottla.broker.logs.transactional_appends import TransactionCoordinators
-from ottla.broker.logs.verification_requests import offsets_code, operation_of_offsets
+from ottla.broker.logs.verification_requests import (
+    Outcome,
+    offsets_code,
+    operation_of_offsets,
+)
 from ottla.metadata.image import Topic
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.node.admin.metadata_cache import MetadataCache
@@ -105,7 +109,17 @@ class TransactionalOffsetsApi:
             return (yield from self._commit(context, request, None))
         if not (operation.is_add or self._transactions.is_verifying):
             return (yield from self._commit(context, request, UNGUARDED))
-        return self._commit_verified(context, request, place, guard)
+        outcome = self._transactions.ask(
+            request.transactional_id,
+            producer_id=request.producer_id,
+            epoch=request.producer_epoch,
+            operation=operation,
+            partitions=[(place[0], place[1])],
+            timeout_ms=self._timeout_ms,
+        )
+        if isinstance(outcome, dict):
+            return (yield from self._commit_verified(context, request, outcome, guard))
+        return self._commit_later(context, request, outcome, guard)
 
     def _has_existing_partition(self, request: TxnOffsetCommitRequest, version: int) -> Steps[bool]:
         """Return whether the TxnOffsetCommit request names at least one partition that exists."""
@@ -122,29 +136,31 @@ class TransactionalOffsetsApi:
                 yield
         return False
 
-    async def _commit_verified(
+    async def _commit_later(
         self,
         context: RequestContext,
         request: TxnOffsetCommitRequest,
-        place: tuple[str, int],
+        verified: Coroutine[Any, Any, Outcome],
         guard: VerificationGuard,
     ) -> Any:
-        """Write a group's offsets after the transaction coordinator has verified the
+        """Write a group's offsets once another broker's transaction coordinator has verified the
         transaction."""
-        operation = operation_of_offsets(context.api_version)
-        outcome = await self._transactions.ask(
-            request.transactional_id,
-            producer_id=request.producer_id,
-            epoch=request.producer_epoch,
-            operation=operation,
-            partitions=[(place[0], place[1])],
-            timeout_ms=self._timeout_ms,
-        )
+        return self._commit_verified(context, request, await verified, guard)
+
+    def _commit_verified(
+        self,
+        context: RequestContext,
+        request: TxnOffsetCommitRequest,
+        outcome: Outcome,
+        guard: VerificationGuard,
+    ) -> Answer:
+        """Write a group's offsets if the transaction coordinator has confirmed the transaction."""
         (code,) = outcome.values()
         if code is not ErrorCode.NONE:
+            operation = operation_of_offsets(context.api_version)
             refused = _client_code(offsets_code(code, operation))
-            return self._refused(context, request, refused)
-        return self._commit(context, request, guard)
+            return (yield from self._refused(context, request, refused))
+        return (yield from self._commit(context, request, guard))
 
     def _commit(
         self,
