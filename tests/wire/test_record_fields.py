@@ -180,6 +180,26 @@ def test_a_batch_that_announces_more_records_than_it_has_is_left_to_the_scan(cou
         list(scan(lying, 0, parse_header(lying)))
 
 
+def test_a_struct_for_values_is_made_when_a_layout_occurs_again() -> None:
+    record_layouts.record_layout.cache_clear()
+    data = alike(70, 20)
+
+    first, second = (read_fields(data, bodies_of(data)) for _ in range(2))
+
+    assert first is not None and first.value_runs is None
+    assert second is not None and second.value_runs is not None
+    ((first_row, end_row, value_at, reader),) = second.value_runs
+    assert (first_row, end_row) == (0, 70)
+    assert reader.unpack_from(data, value_at) == (b"v" * 20,) * 70
+
+
+def test_no_struct_reads_more_than_a_mebibyte_of_values() -> None:
+    data = alike(record_layouts.VALUES_TOGETHER_BYTES_MAX // 8_000 + 1, 8_000)
+    for _ in range(3):
+        fields = read_fields(data, bodies_of(data))
+        assert fields is not None and fields.value_runs is None
+
+
 def test_layouts_that_are_kept_take_bounded_memory() -> None:
     record_layouts.layout_of.cache_clear()
     for size in range(40):

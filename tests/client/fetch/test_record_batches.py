@@ -221,6 +221,44 @@ def test_values_of_one_size_are_bytes_of_their_own(size: int) -> None:
     assert opened(data, first=3).take(1_000) == list(scanned(data, 3, None))
 
 
+@pytest.mark.parametrize("count", [1, 15, 16, 50, 64, 100, 1_000])
+@pytest.mark.parametrize("first", [0, 3, 100])
+def test_values_of_a_known_layout_are_the_same_in_parts_of_any_size(count: int, first: int) -> None:
+    data = b"".join(
+        batch(base, [(5, None, bytes([base + place]) * 20, [], 0) for place in range(rows)])[0]
+        for base, rows in ((0, 70), (70, 30), (100, 70))
+    )
+    expected = list(scanned(data, first, None))
+    for _ in range(3):
+        held = opened(data, first=first)
+        found: list[ConsumerRecord] = []
+        while some := held.take(count):
+            found += some
+        assert found == expected
+
+        held = opened(data, first=first)
+        values: list[bytes | None] = []
+        while (some_batch := held.take_batch(count)) is not None:
+            values += some_batch.values
+        assert values == [record.value for record in expected]
+
+    columns = taken(opened(data, first=first))._columns
+    assert isinstance(columns, ArrayColumns)
+    assert columns._fields.value_runs is not None
+
+
+def test_values_are_not_kept_after_the_last_of_their_batch_was_read() -> None:
+    data = batch(0, [(5, None, b"v" * 20, [], 0)] * 70)[0] * 2
+    for _ in range(2):
+        columns = taken(opened(data, first=0))._columns
+    assert isinstance(columns, ArrayColumns)
+
+    assert columns.values(0, 50) == [b"v" * 20] * 50
+    assert len(columns._run_values) == 70
+    assert columns.values(50, 70) == [b"v" * 20] * 20
+    assert columns._run_values == ()
+
+
 @given(RECORDS, st.integers(1, 200), st.booleans())
 def test_bytes_bound_a_batch_but_for_its_first_record(
     records: list[Making], size_bytes: int, has_arrays: bool

@@ -28,6 +28,7 @@ from ottla.wire.record_layouts import (
     WIDTHS,
     Bytes,
     Ints,
+    ValueRun,
     find_alike,
     layout_of,
     short_step,
@@ -113,6 +114,8 @@ class Fields(NamedTuple):
     """Size in bytes of each record's value, or -1 for null."""
     headers: HeaderFields | None
     """Positions of the records' headers, or None if no record has headers."""
+    value_runs: list[ValueRun] | None = None
+    """Values of each batch, or None if structs do not read the values."""
 
 
 def read_fields(data: Buffer, bodies: Sequence[Body]) -> Fields | None:
@@ -200,6 +203,7 @@ def _alike_fields(view: Bytes, bodies: Sequence[Body], counts: Ints) -> Fields |
         found.value_at,
         np.full(len(offsets), found.value_bytes),
         None,
+        found.value_runs,
     )
 
 

@@ -6,8 +6,10 @@ one by one by `ottla.wire.records`, which reports the error. Invariant: SameReco
 equal the result of the scan).
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise, repeat
+from operator import attrgetter
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from ottla.client.fetch.record_batch import ConsumerRecord, RecordOrigin
 from ottla.model.ids import Offset
 from ottla.wire.batch import Buffer
 from ottla.wire.record_fields import Fields, HeaderFields, read_fields
-from ottla.wire.record_layouts import Ints
+from ottla.wire.record_layouts import Ints, ValueRun
 from ottla.wire.records import Body, RecordHeaders
 
 NO_HEADERS: RecordHeaders = ()
@@ -35,6 +37,13 @@ COPIED_BYTES = 65_536
 cache."""
 
 
+RUN_ROWS_MIN = 16
+"""Minimum number of values that are read together with the other values of their batches. Fewer
+values are copied one by one."""
+
+_first_row = attrgetter("first_row")
+
+
 class ArrayColumns:
     """Columns of records in one buffer, with the positions of their fields."""
 
@@ -45,6 +54,8 @@ class ArrayColumns:
         "_has_keys",
         "_has_nulls",
         "_names",
+        "_run",
+        "_run_values",
         "_value_bytes",
         "origin",
         "row_count",
@@ -74,6 +85,9 @@ class ArrayColumns:
         """True if the value of any record is null."""
         self._value_bytes = smallest if sizes.size and smallest == int(sizes.max()) else None
         """Size of each value in bytes.  None if the sizes differ."""
+        self._run: ValueRun | None = None
+        self._run_values: tuple[bytes, ...] = ()
+        """Values of the batch `_run`, of which a reader has read only some."""
         self.row_count = len(fields.offsets) - first_row
 
     def end_within(self, start: int, size_bytes: int) -> int:
@@ -113,6 +127,9 @@ class ArrayColumns:
 
     def values(self, start: int, end: int) -> list[bytes | None]:
         """Return the value of each row; None for a tombstone."""
+        runs = self._fields.value_runs
+        if runs is not None and end - start >= RUN_ROWS_MIN:
+            return self._read_runs(runs, self._first + start, self._first + end)
         size = self._value_bytes
         if size is not None and 0 < size <= SAME_BYTES_MAX:
             return self._cut_alike(self._fields.value_at, size, start, end)
@@ -185,6 +202,27 @@ class ArrayColumns:
             return [data[a:b] for a, b in zip(places.tolist(), ends, strict=True)]
         # A field of length -1 (null) has an end before its start.
         return [data[a:b] if a <= b else None for a, b in zip(places.tolist(), ends, strict=True)]
+
+    def _read_runs(self, runs: list[ValueRun], start: int, end: int) -> list[bytes | None]:
+        """Return the values of the rows [start, end), counted from the first record of the
+        response. If a part of a batch is requested, its other values are kept for later requests.
+        """
+        found: list[bytes | None] = []
+        for place in range(bisect_right(runs, start, key=_first_row) - 1, len(runs)):
+            run = runs[place]
+            if run.first_row >= end:
+                break
+            if start <= run.first_row and run.end_row <= end:
+                found += run.reader.unpack_from(self._data, run.value_at)
+                continue
+            if self._run is not run:
+                self._run_values = run.reader.unpack_from(self._data, run.value_at)
+                self._run = run
+            first = max(0, start - run.first_row)
+            found += self._run_values[first : end - run.first_row]
+            if run.end_row <= end:
+                self._run, self._run_values = None, ()
+        return found
 
     def _cut_alike(self, at: Ints, size: int, start: int, end: int) -> list[bytes | None]:
         """Return the fields of the rows [start, end), which all have the same `size` in bytes.
