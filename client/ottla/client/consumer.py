@@ -470,7 +470,9 @@ class Consumer(ReportingClient, CallsOfOthers):
                 return await self._first_of(take)
             return []
         finally:
-            self._idle.end(trio.current_time())
+            now_s = trio.current_time()
+            self._idle.end(now_s)
+            self._yield_timer.restart(now_s)
             if group is not None:
                 group.handover.set_waiting(False)
 

@@ -1,7 +1,7 @@
 """Background tasks of a client's block."""
 
 import trio
-from trio.testing import MockClock, assert_no_checkpoints
+from trio.testing import MockClock, assert_checkpoints, assert_no_checkpoints
 
 from ottla.client.network.background import (
     YIELD_AFTER_S,
@@ -42,3 +42,30 @@ async def test_others_have_their_turn_though_the_clock_stands(mock_clock: MockCl
     assert await questions_that_yield(2 * YIELD_COUNT_MAX + 1, mock_clock, 0) == [
         0, YIELD_COUNT_MAX, 2 * YIELD_COUNT_MAX,
     ]  # fmt: skip
+
+
+async def test_a_signal_before_the_look_for_work_does_not_end_the_next_wait(
+    autojump_clock: MockClock,
+) -> None:
+    wake_up = WakeUp()
+    wake_up.set()
+    wake_up.clear()
+
+    await wake_up.wait(5_000)
+    assert trio.current_time() == 5
+
+    wake_up.set()
+    with assert_checkpoints():
+        await wake_up.wait()
+    assert trio.current_time() == 5
+
+
+async def test_a_task_that_has_waited_works_on_for_its_whole_time(mock_clock: MockClock) -> None:
+    turn = YieldTimer()
+    turn.restart(trio.current_time())
+    mock_clock.jump(YIELD_AFTER_S / 2)
+    with assert_no_checkpoints():
+        await turn.yield_if_due()
+    mock_clock.jump(YIELD_AFTER_S)
+    with assert_checkpoints():
+        await turn.yield_if_due()

@@ -6,6 +6,7 @@ passes the responses to `positions`.
 """
 
 from collections.abc import Callable
+from math import inf
 
 import trio
 
@@ -136,8 +137,17 @@ class FetchLink(BrokerLink):
         return True
 
     async def _serve(self, pipeline: Pipeline) -> None:
+        # One scope for all requests: a scope for each would cost as much as sending it.
+        with trio.CancelScope() as patience:
+            await self._fetch_all(pipeline, patience)
+        raise ConnectionLostError(f"{pipeline.address} did not answer a fetch")
+
+    async def _fetch_all(self, pipeline: Pipeline, patience: trio.CancelScope) -> None:
+        """Fetch until the connection is lost, or until `patience` is cancelled because the broker
+        does not respond."""
         highest = pipeline.version_of(FETCH)
         while True:
+            self.wake_up.clear()
             wanted = self._wanted()
             if not wanted:
                 await self.wake_up.wait()
@@ -151,7 +161,7 @@ class FetchLink(BrokerLink):
             if version != self._version:
                 self._begin_session(version)
             has_changed = self._update_session({self._key_of(place): place for place in wanted})
-            await self._fetch_once(pipeline, is_hasty=has_changed)
+            await self._fetch_once(pipeline, patience, is_hasty=has_changed)
 
     def _begin_session(self, version: int) -> None:
         self._version = version
@@ -192,7 +202,9 @@ class FetchLink(BrokerLink):
             )
         return has_changed
 
-    async def _fetch_once(self, pipeline: Pipeline, *, is_hasty: bool) -> None:
+    async def _fetch_once(
+        self, pipeline: Pipeline, patience: trio.CancelScope, *, is_hasty: bool
+    ) -> None:
         config = self._config
         # New partitions get a response at once: they must not wait until other partitions have
         # records.
@@ -207,10 +219,9 @@ class FetchLink(BrokerLink):
         self._session.fill(request)
         asked = {at: one for at, (one, _) in self._asked.items()}
         sent_s = trio.current_time()
-        with trio.move_on_after((wait_ms + PATIENCE_MS) / 1_000) as scope:
-            answer = await pipeline.request(request, FetchResponse, self._version)
-        if scope.cancelled_caught:
-            raise ConnectionLostError(f"{pipeline.address} did not answer a fetch")
+        patience.deadline = sent_s + (wait_ms + PATIENCE_MS) / 1_000
+        answer = await pipeline.request(request, FetchResponse, self._version)
+        patience.deadline = inf
         measures = self._positions.measures
         measures.latencies_s.note(trio.current_time() - sent_s)
         if answer.throttle_time_ms:

@@ -88,14 +88,20 @@ class WakeUp:
             self._event.set()
             self._event = None
 
+    def clear(self) -> None:
+        """Ignore the signals until now. The task calls this before it looks for work, so that it
+        does not look again because of work that it finds."""
+        self._is_set = False
+
     async def wait(self, until_ms: int | None = None) -> None:
         """Sleep until the signal is set, or until the event loop's clock reaches `until_ms`."""
         if not self._is_set:
             self._event = trio.Event()
-            with trio.CancelScope() as scope:
-                if until_ms is not None:
-                    scope.deadline = until_ms / 1_000
+            if until_ms is None:  # a cancel scope costs as much as a third of a turn of the loop
                 await self._event.wait()
+            else:
+                with trio.CancelScope(deadline=until_ms / 1_000):
+                    await self._event.wait()
             self._event = None
         else:
             await trio.lowlevel.checkpoint()
@@ -129,8 +135,13 @@ class YieldTimer:
         self._count_left -= 1
         if self._count_left <= 0 or trio.current_time() >= self._until_s:
             await trio.lowlevel.checkpoint()
-            self._count_left = YIELD_COUNT_MAX
-            self._until_s = trio.current_time() + YIELD_AFTER_S
+            self.restart(trio.current_time())
+
+    def restart(self, now_s: float) -> None:
+        """Start a new period of work, because the task has just waited. `now_s` is the event loop's
+        time in seconds."""
+        self._count_left = YIELD_COUNT_MAX
+        self._until_s = now_s + YIELD_AFTER_S
 
 
 async def acquire(lock: trio.Lock) -> None:
