@@ -232,39 +232,113 @@ def _write_codecs(stems: list[str]) -> None:
 
 
 def _compile(modules: list[str]) -> None:
-    """Compile modules of the tree, which is the current directory, beside their sources."""
-    from mypyc.build import mypycify  # first: it decides by what is imported how to build
-    from setuptools import Distribution
-    from setuptools.command.build_ext import build_ext
+    """Compile modules of the tree, which is the current directory, beside their sources.
 
-    target = Path.cwd().parent
-    generated = target / "c"
-    configuration = target / "mypy.ini"
-    configuration.write_text(_MYPY)
-    extensions = mypycify(
-        ["--config-file", str(configuration), *(f"{one.replace('.', '/')}.py" for one in modules)],
-        opt_level=_level(),
-        debug_level="0",
-        multi_file=True,
-        group_name=LIBRARY,
-        target_dir=str(generated),
-    )
+    The analysis of the sources occupies one core. Another process builds the stubs in this time.
+    """
+    from mypyc.build import mypycify  # first: it decides by what is imported how to build
+
+    generated = Path.cwd().parent / "c"
+    stubs = subprocess.Popen([sys.executable, __file__, "--stubs", *modules], stdout=sys.stderr)
+    try:
+        library, *_ = mypycify(
+            [f"{one.replace('.', '/')}.py" for one in modules],
+            opt_level=_level(),
+            debug_level="0",
+            multi_file=True,
+            group_name=LIBRARY,
+            target_dir=str(generated),
+            skip_cgen_input=_generated_code(modules, generated),
+        )
+    finally:
+        if stubs.wait():
+            raise SystemExit(stubs.returncode)
     for name, changes in SUPPORT_CHANGES.items():
         support = generated / name
         support.write_text(mended(support.read_text(), changes))
     header = library_header((generated / OWN_HEADER).read_text())
     _write_changed(generated / LIBRARY_HEADER, header)
     _write_changed(generated / HOT_HEADER, header)
+    _build([library], JOBS)
+
+
+def _generated_code(modules: list[str], generated: Path) -> tuple[Any, Any]:
+    """Return the C code of modules of the tree, and the files of mypyc's library that it requires,
+    as `mypycify` takes them. `generated` is the directory of the C files.
+
+    `mypycify` itself would check the body of each function that the modules could reach, those of
+    other packages included, and write a cache that it never reads. The code is the same.
+    """
+    from mypy.errors import CompileError
+    from mypy.fscache import FileSystemCache
+    from mypyc.build import construct_groups, emit_messages, get_mypy_config
+    from mypyc.codegen import emitmodule
+    from mypyc.errors import Errors
+    from mypyc.options import CompilerOptions
+
+    configuration = generated.parent / "mypy.ini"
+    configuration.write_text(_MYPY)
+    arguments = ["--config-file", str(configuration), f"--cache-dir={os.devnull}"]
+    arguments += [f"{one.replace('.', '/')}.py" for one in modules]
+    cache = FileSystemCache()
+    settings = CompilerOptions(multi_file=True, target_dir=str(generated), group_name=LIBRARY)
+    sources, all_sources, options = get_mypy_config(arguments, None, settings, cache)
+    # The pattern matches all modules. The name of a module precedes it.
+    options.per_module_options["*.*"] = {"ignore_errors": True, "preserve_asts": False}
+    for source in sources:
+        own = options.per_module_options[source.module]
+        own.update(ignore_errors=False, preserve_asts=True)
+    groups = construct_groups(sources, False, True, LIBRARY)
+    try:
+        analysis = emitmodule.parse_and_typecheck(all_sources, options, settings, groups, cache)
+    except CompileError as failure:
+        raise SystemExit("\n".join(failure.messages)) from None
+    errors = Errors(options)
+    found, code, _ = emitmodule.compile_modules_to_c(
+        analysis, compiler_options=settings, errors=errors, groups=groups
+    )
+    emit_messages(options, errors.new_messages(), 0)
+    if errors.num_errors:
+        raise SystemExit(1)
+    required = sorted(emitmodule.collect_source_dependencies(found), key=lambda one: one.path)
+    return code, [(one.path, one.include_dirs, one.internal) for one in required]
+
+
+def _build_stubs(modules: list[str]) -> None:
+    """Build the extension of each module of the tree, which is the current directory. It only
+    imports the library, and asks it for the module."""
+    from mypyc.build import generate_c_extension_shim
+    from setuptools import Extension
+
+    generated = Path.cwd().parent / "c"
+    generated.mkdir(parents=True, exist_ok=True)
     _write_changed(generated / STUB_HEADER, "#include <Python.h>\n")
+    options = [f"-O{_level()}", "-g0"]
+    stubs = [
+        Extension(
+            name,
+            [generate_c_extension_shim(name, _last(name), str(generated), LIBRARY)],
+            extra_compile_args=[*options],
+        )
+        for name in modules
+    ]
+    _build(stubs, 1)
+
+
+def _build(extensions: list[Any], jobs: int) -> None:
+    """Build extensions beside the sources of the tree, which is the current directory."""
+    from setuptools import Distribution
+    from setuptools.command.build_ext import build_ext
+
+    target = Path.cwd().parent
     for extension in extensions:
         extension.extra_compile_args += OPTIONS
     distribution = Distribution({"name": LIBRARY, "ext_modules": extensions})
     command = build_ext(distribution)
     command.build_lib = str(Path.cwd())
     command.build_temp = str(target / "objects")
-    command.parallel = JOBS  # stubs are compiled while the library is
     command.ensure_finalized()
-    _compile_changed_files(generated)
+    _compile_changed_files(target / "c", jobs)
     command.run()
 
 
@@ -331,8 +405,8 @@ SUPPORT_CHANGES = {
 """Corrections of mypyc 2.4's C files, by file. Each is a pair of a text and its replacement."""
 
 
-def _compile_changed_files(generated: Path) -> None:
-    """Make setuptools compile several files in parallel, each with a precompiled header and only if
+def _compile_changed_files(generated: Path, jobs: int) -> None:
+    """Make setuptools compile `jobs` files in parallel, each with a precompiled header and only if
     the file or a header has changed. `generated` is the directory of the C files.
 
     By default, setuptools compiles all files of a library again, one after the other, if one of
@@ -388,7 +462,7 @@ def _compile_changed_files(generated: Path) -> None:
 
         pairs = zip(sources, objects, strict=True)
         longest_first = sorted(pairs, key=lambda pair: os.path.getsize(pair[0]), reverse=True)
-        with ThreadPoolExecutor(JOBS) as pool:
+        with ThreadPoolExecutor(jobs) as pool:
             list(pool.map(compile_changed, *zip(*longest_first, strict=True)))
         return objects
 
@@ -409,6 +483,8 @@ ignore_missing_imports = True
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--compile"]:
         _compile(sys.argv[2:])
+    elif sys.argv[1:2] == ["--stubs"]:
+        _build_stubs(sys.argv[2:])
     elif sys.argv[1:2] == ["--write"]:
         _write_codecs(sys.argv[2:])
     else:
