@@ -166,7 +166,7 @@ async def test_work_of_threads_is_charged() -> None:
         return response
 
     slot = slot_of(Owner())
-    slot.charge = charge = RequestCharge(quotas, "", "")
+    slot.charge = charge = RequestCharge(quotas, "", "", 0)
     assert await PacedWork(clock=clock).result_of(slot, ThreadWork(burn, note)) is None
     (decoding_ns,) = used
     assert decoding_ns >= 2_000_000

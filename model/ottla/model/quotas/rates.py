@@ -7,7 +7,7 @@ one that is in progress.
 from collections import deque
 from typing import NamedTuple
 
-from ottla.model.limits import INT32_MAX
+from ottla.model.limits import INT32_MAX, INT64_MAX
 
 THROTTLE_MS_MAX = INT32_MAX
 """Maximum throttle time in ms, 24 days. Responses contain the throttle time as an int32. One large
@@ -20,6 +20,11 @@ IDLE_MS_MAX = 3_600_000
 LOOKS_KEPT_MAX = 60
 """Maximum number of stored samples of a counter, from which its rate is computed. A sample takes
 about 150 bytes. With fewer samples, the period that the rate covers is less exact."""
+
+
+NO_WINDOW_MS = -INT64_MAX
+"""Time in ms of the last value, and of the end of the newest window, in a rate without windows.
+The next value then begins a window."""
 
 
 class WindowShape(NamedTuple):
@@ -44,6 +49,9 @@ class WindowShape(NamedTuple):
 
 
 class _Window:
+    """Window of a rate. The last time and the total are set when the window is complete: until
+    then, the rate has them, because a change of two objects for each value takes longer."""
+
     __slots__ = ("last_ms", "start_ms", "total")
 
     def __init__(self, start_ms: int) -> None:
@@ -55,7 +63,10 @@ class _Window:
 class SampledRate:
     """Rate per second of the values recorded within the last windows."""
 
-    __slots__ = ("_measured_ms_min", "_shape", "_span_ms", "_total", "_window_ms", "_windows")
+    __slots__ = (
+        "_complete_total", "_last_ms", "_measured_ms_min", "_newest_end_ms", "_shape", "_span_ms",
+        "_total", "_window_ms", "_windows",
+    )  # fmt: skip
 
     def __init__(self, shape: WindowShape) -> None:
         self._shape = shape
@@ -63,17 +74,16 @@ class SampledRate:
         self._window_ms = shape.window_ms
         self._span_ms = shape.span_ms
         self._windows: deque[_Window] = deque()
-        self._total = 0.0
+        # Time at which the newest window ends, and time of the last value.
+        self._newest_end_ms = self._last_ms = NO_WINDOW_MS
+        # Sums of all values, and of those in complete windows.
+        self._total = self._complete_total = 0.0
 
     def record(self, value: float, now_ms: int) -> None:
         """Record a value at the time `now_ms`. A negative value cancels an earlier value."""
-        windows = self._windows
-        if not windows or now_ms - windows[-1].start_ms >= self._window_ms:
-            self._drop_old(now_ms)
-            windows.append(_Window(now_ms))
-        newest = windows[-1]
-        newest.total += value
-        newest.last_ms = now_ms
+        if now_ms >= self._newest_end_ms:
+            self._begin_window(now_ms)
+        self._last_ms = now_ms
         self._total += value
 
     def per_second(self, now_ms: int) -> float:
@@ -104,10 +114,26 @@ class SampledRate:
     def _drop_old(self, now_ms: int) -> None:
         windows = self._windows
         oldest_ms = now_ms - self._span_ms
-        while windows and windows[0].last_ms <= oldest_ms:
-            self._total -= windows.popleft().total
-            if not windows:
-                self._total = 0.0  # removes rounding errors
+        if self._last_ms <= oldest_ms:
+            windows.clear()
+            self._total = self._complete_total = 0.0  # removes rounding errors
+            self._newest_end_ms = NO_WINDOW_MS
+            return
+        while len(windows) > 1 and windows[0].last_ms <= oldest_ms:
+            dropped = windows.popleft().total
+            self._total -= dropped
+            self._complete_total -= dropped
+
+    def _begin_window(self, now_ms: int) -> None:
+        self._drop_old(now_ms)
+        windows = self._windows
+        if windows:
+            newest = windows[-1]
+            newest.last_ms = self._last_ms
+            newest.total = self._total - self._complete_total
+            self._complete_total = self._total
+        windows.append(_Window(now_ms))
+        self._newest_end_ms = now_ms + self._window_ms
 
 
 class SimpleRate(SampledRate):

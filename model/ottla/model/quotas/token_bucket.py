@@ -13,13 +13,14 @@ class TokenBucket:
     """Token bucket of a quota of `per_second` tokens. It contains at most the tokens that
     accumulate in `burst_ms`."""
 
-    __slots__ = ("_at_ms", "_burst_s", "per_second", "tokens")
+    __slots__ = ("_burst_s", "filled_ms", "per_second", "tokens")
 
     def __init__(self, per_second: float, burst_ms: int, now_ms: int) -> None:
         self._burst_s = burst_ms / 1_000
         self.per_second = per_second
         self.tokens = self.burst
-        self._at_ms = now_ms
+        self.filled_ms = now_ms
+        """Time in ms up to which the accumulated tokens are in the bucket."""
 
     @property
     def burst(self) -> float:
@@ -47,27 +48,25 @@ class TokenBucket:
 
         Returns the time in ms until the number of tokens is no longer negative.
         """
-        rate = self.per_second
-        tokens = self.tokens
-        elapsed_ms = now_ms - self._at_ms
-        if elapsed_ms > 0:
-            self._at_ms = now_ms
-            tokens += rate * elapsed_ms / 1_000
-        burst = self._burst_s * rate
-        tokens = (burst if tokens > burst else tokens) - value
-        self.tokens = tokens = burst if tokens > burst else tokens
-        return whole_ms(-tokens / rate * 1_000) if tokens < 0 else 0
+        if now_ms > self.filled_ms:  # In most calls it is not: many requests come in one ms.
+            self.fill(now_ms)
+        self.tokens = tokens = self.tokens - value
+        if tokens < 0:
+            return whole_ms(-tokens / self.per_second * 1_000)
+        if value < 0:
+            self.tokens = min(self.burst, tokens)
+        return 0
 
     def tokens_at(self, now_ms: int) -> float:
         """Return the number of tokens at the time `now_ms`, without changing the bucket."""
-        elapsed_ms = max(0, now_ms - self._at_ms)
+        elapsed_ms = max(0, now_ms - self.filled_ms)
         return min(self.burst, self.tokens + self.per_second * elapsed_ms / 1_000)
 
     def fill(self, now_ms: int) -> None:
         """Add the tokens that have accumulated between the last call and `now_ms`."""
-        elapsed_ms = now_ms - self._at_ms
+        elapsed_ms = now_ms - self.filled_ms
         if elapsed_ms > 0:
-            self._at_ms = now_ms
+            self.filled_ms = now_ms
             self.tokens = min(
                 self._burst_s * self.per_second,
                 self.tokens + self.per_second * elapsed_ms / 1_000,

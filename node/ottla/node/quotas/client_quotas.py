@@ -133,8 +133,9 @@ class ClientQuotas:
         """Count the usage of a client whose limit and usage `find` has returned. Returns the
         client's throttle time in milliseconds."""
         match, usage = found
-        value += usage.late
-        usage.late = 0.0
+        if usage.late:
+            value += usage.late
+            usage.late = 0.0
         rate = usage.rate
         rate.record(value, now_ms)
         usage.last_ms = now_ms
@@ -166,7 +167,8 @@ class ClientQuotas:
         match, usage = found
         bucket = usage.bucket
         usage.last_ms = now_ms
-        bucket.fill(now_ms)
+        if now_ms > bucket.filled_ms:
+            bucket.fill(now_ms)
         late = usage.late
         tokens = bucket.tokens - late
         if value > tokens - 1:
@@ -222,8 +224,6 @@ class ClientQuotas:
     def find(self, user: str, client_id: str, now_ms: int) -> Found | None:
         """Return the limit and the usage of a client under this quota, or None if the client has no
         limit."""
-        if not self.is_active:
-            return None
         if self._may_change and self._limits.have_changed:
             self._found.clear()
         names = user, client_id
@@ -231,6 +231,8 @@ class ClientQuotas:
             return self._found[names]
         except KeyError:
             pass
+        if not self.is_active:
+            return None
         match = self._limits.find(user, client_id)
         found = None if match is None else (match, self._usage(match, now_ms))
         if max(len(user), len(client_id)) <= NAME_CHARS_MAX:

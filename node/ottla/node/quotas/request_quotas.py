@@ -56,22 +56,24 @@ class RequestCharge:
     """Charge of one request to its client's quotas, and the resulting throttle time."""
 
     __slots__ = (
-        "_client_id", "_fetch_usage", "_found", "_found_ms", "_given_bytes", "_quotas",
+        "_arrived_ms", "_client_id", "_fetch_usage", "_found", "_given_bytes", "_quotas",
         "_settled_ns", "_usage", "_user", "is_exempt", "throttle_ms", "used_ns",
     )  # fmt: skip
 
-    def __init__(self, quotas: "RequestQuotas", user: str, client_id: str) -> None:
+    def __init__(self, quotas: "RequestQuotas", user: str, client_id: str, arrived_ms: int) -> None:
+        """Create the charge of a request that arrived at `arrived_ms` (monotonic). Until its
+        handler returns, this is the time of all its usage: its iteration of the event loop takes
+        some milliseconds at most, and a clock is not read again for each request."""
         self._quotas = quotas
         self._user = user
         self._client_id = client_id
+        self._arrived_ms = arrived_ms
         # Usage to which the rest of a fetch's frame is charged, in addition to its records.
         self._fetch_usage: ClientUsage | None = None
         self._given_bytes: int
-        # Limit and usage of a fetch's client, or None if it has no limit, and the time at which
-        # `fetch_bytes_max` looked them up. Not set before that, since a charge is created for every
-        # request.
+        # Limit and usage of a fetch's client, or None if it has no limit. Not set before
+        # `fetch_bytes_max` looks them up, since a charge is created for every request.
         self._found: Found | None
-        self._found_ms: int
         # Time at which the charge was settled; negative before that.  Then there is a usage, or no
         # limit.
         self._settled_ns = -1
@@ -86,19 +88,17 @@ class RequestCharge:
     def on_arrived(self, frame_bytes: int, slot: ResponseSlot) -> None:
         """Charge a Produce request for the bytes of its frame. These bytes were read even if the
         request is refused later."""
-        quotas = self._quotas
-        now_ms = quotas.now_ms()
-        size = FRAME_LENGTH_BYTES + frame_bytes
-        delay_ms = quotas.produce.record(self._user, self._client_id, size, now_ms)
-        if delay_ms:
-            self._throttle(slot, delay_ms, now_ms)
+        produce, now_ms = self._quotas.produce, self._arrived_ms
+        found = produce.find(self._user, self._client_id, now_ms)
+        if found is not None:
+            delay_ms = produce.record_for(found, FRAME_LENGTH_BYTES + frame_bytes, now_ms)
+            if delay_ms:
+                self._throttle(slot, delay_ms, now_ms)
 
     def fetch_bytes_max(self, bytes_max: int) -> int:
         """Return the number of record bytes that a fetch may return under its client's quota, at
         most `bytes_max`."""
-        quotas = self._quotas
-        fetch = quotas.fetch
-        self._found_ms = now_ms = quotas.now_ms()
+        fetch, now_ms = self._quotas.fetch, self._arrived_ms
         self._found = found = fetch.find(self._user, self._client_id, now_ms)
         return bytes_max if found is None else fetch.most_at_once(found, bytes_max, now_ms)
 
@@ -110,7 +110,7 @@ class RequestCharge:
         if self.is_exempt:
             return True
         fetch = self._quotas.fetch
-        found, now_ms = self._found, self._found_ms
+        found, now_ms = self._found, self._arrived_ms
         if slot.handled_ns:  # The limits may have changed during a wait.
             now_ms = self._quotas.now_ms()
             found = fetch.find(self._user, self._client_id, now_ms)
@@ -137,10 +137,13 @@ class RequestCharge:
         quotas = self._quotas
         request = quotas.request
         if request.is_active and not self.is_exempt:
-            self._settled_ns = now_ns = quotas.loop_clock.now_ns()
-            used_ns = (slot.handled_ns or now_ns) - slot.started_ns + self.used_ns
+            self._settled_ns = ended_ns = quotas.loop_clock.now_ns()
+            now_ms = self._arrived_ms
+            if slot.handled_ns:
+                ended_ns = slot.handled_ns
+                now_ms = quotas.now_ms()
+            used_ns = ended_ns - slot.started_ns + self.used_ns
             self.used_ns = 0
-            now_ms = quotas.now_ms()
             found = request.find(self._user, self._client_id, now_ms)
             if found is None:
                 self._usage = None
@@ -194,9 +197,14 @@ class WatchedCharge(RequestCharge):
     __slots__ = ("_frame_bytes",)
 
     def __init__(
-        self, quotas: "RequestQuotas", user: str, client_id: str, frame_bytes: int
+        self,
+        quotas: "RequestQuotas",
+        user: str,
+        client_id: str,
+        arrived_ms: int,
+        frame_bytes: int,
     ) -> None:
-        super().__init__(quotas, user, client_id)
+        super().__init__(quotas, user, client_id, arrived_ms)
         self._frame_bytes = frame_bytes
 
     def complete(self, slot: ResponseSlot, now_ns: int) -> None:
@@ -306,15 +314,16 @@ class RequestQuotas:
         request's response slot."""
         header, slot = context.header, context.slot
         api_key, client_id = header.api_key, header.client_id or ""
+        arrived_ms = context.arrived_ms
         is_watched = self.traffic.is_watched
-        if is_watched and self.traffic.is_over(self.now_ms()):
+        if is_watched and self.traffic.is_over(arrived_ms):
             is_watched = False
             self._decide_activity()
         charge: RequestCharge
         if is_watched:
-            charge = WatchedCharge(self, context.peer.user, client_id, frame_bytes)
+            charge = WatchedCharge(self, context.peer.user, client_id, arrived_ms, frame_bytes)
         elif self.request.is_active or self._counts_bytes_of(api_key):
-            charge = RequestCharge(self, context.peer.user, client_id)
+            charge = RequestCharge(self, context.peer.user, client_id, arrived_ms)
         else:
             return
         slot.charge = charge
