@@ -10,6 +10,7 @@ header v1 exactly if the version is flexible.
 """
 
 import struct
+from collections.abc import Callable
 
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import INT32_MAX, KIB
@@ -20,6 +21,7 @@ from ottla.wire.codec_types import Chunk
 _LENGTH = struct.Struct(">i")
 _FIXED = struct.Struct(">hhih")
 _FIXED_BYTES = _FIXED.size
+_read_fixed = _FIXED.unpack_from
 _START = struct.Struct(">ii")
 _START_WITH_TAGS = struct.Struct(">iix")
 _CORRELATION = struct.Struct(">i")
@@ -123,6 +125,16 @@ bytes of such an id. With a larger value, a client that sends invented ids uses 
 smaller value, client ids are decoded again for more requests."""
 
 _client_ids: dict[bytes, str] = {}
+_client_id_readers: dict[int, Callable[..., tuple[bytes]]] = {}
+"""Functions that read a client id, by its size in bytes, for sizes that are cached."""
+
+
+def _reader_of(size: int) -> Callable[..., tuple[bytes]]:
+    """Return a function that reads a client id of `size` bytes from a frame."""
+    read: Callable[..., tuple[bytes]] = struct.Struct(f"{size}s").unpack_from
+    if size <= CLIENT_ID_BYTES_KEPT_MAX:
+        _client_id_readers[size] = read
+    return read
 
 
 def _decode_client_id(data: bytes) -> str:
@@ -143,7 +155,7 @@ def decode_request_header(frame: bytes | memoryview) -> RequestHeader:
     Raises ProtocolError if the API is unknown.
     """
     try:
-        api_key, api_version, correlation_id, length = _FIXED.unpack_from(frame)
+        api_key, api_version, correlation_id, length = _read_fixed(frame)
         flexible_from = _FLEXIBLE_FROM.get(api_key)
         if flexible_from is None:
             raise ProtocolError(f"there is no API {api_key}")
@@ -153,9 +165,8 @@ def decode_request_header(frame: bytes | memoryview) -> RequestHeader:
             at += length
             if at > len(frame):
                 raise ProtocolError("client_id is longer than the frame")
-            data = frame[_FIXED_BYTES:at]
-            if not isinstance(data, bytes):
-                data = data.tobytes()  # a third faster than `bytes` of the view
+            # A third of the time of a slice of the view and its bytes.
+            (data,) = (_client_id_readers.get(length) or _reader_of(length))(frame, _FIXED_BYTES)
             client_id = _client_ids.get(data)
             if client_id is None:
                 client_id = _decode_client_id(data)

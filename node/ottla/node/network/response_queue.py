@@ -318,11 +318,8 @@ class ResponseQueue:
         byte_count = 0
         if self.is_closing:
             return 0
-        while slots:
-            slot = slots[0]
-            if not slot.is_done:
-                break
-            slots.popleft()
+        while slots and slots[0].is_done:
+            slot = slots.popleft()
             self.last_times = slot.times
             if slot.answered_ns:
                 self.late.append(slot)

@@ -243,6 +243,8 @@ def accepted(
     """
     fields, is_suspect = checked_header(records, origin, config, now_ms)
     taken_bytes = fields[_BATCH_LENGTH] + LENGTH_END
+    if not (is_suspect or config.inspects_batches):
+        return fields, records, taken_bytes
     attributes = fields[_ATTRIBUTES]
     codec = attributes & CODEC_MASK
     if config.codec is not None and config.codec != codec and not attributes & CONTROL_FLAG:

@@ -1,6 +1,8 @@
 """Settings of one partition's log, derived from the settings of its topic. The metadata log has its
 own settings. Pure."""
 
+from dataclasses import field
+
 from ottla.model.limits import DECOMPRESSED_RECORD_BYTES_MAX, GIB, INT32_MAX, INT64_MAX, MIB
 from ottla.model.settings.storage.topic import (
     DAY_MS,
@@ -79,9 +81,21 @@ class LogConfig:
     """Minimum number of bytes in the log after a closed segment before a tiered log's segment is
     copied to the object store. -1 stands for the local retention size."""
 
+    inspects_batches: bool = field(init=False)
+    """True if the records of some batches are read before an append, although the header of the
+    batch is right: of compressed batches, of all batches, or of those in another codec."""
+
     def __post_init__(self) -> None:
-        """Assert the relations between log settings on which the file formats depend."""
+        """Assert the relations between log settings on which the file formats depend, and derive
+        `inspects_batches` once, since every append reads it."""
         assert 0 < self.segment_bytes <= INT32_MAX, "an index entry's position is an int32"
+        inspects_batches = (
+            self.codec is not None
+            or self.is_every_record_checked
+            or self.is_compacted
+            or self.max_decompressed_record_bytes is not None
+        )
+        object.__setattr__(self, "inspects_batches", inspects_batches)
 
     @property
     def effective_local_retention_ms(self) -> int:

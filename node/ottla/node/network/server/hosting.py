@@ -235,12 +235,12 @@ class ConnectionHosting(ABC, Generic[C]):
     def _read(self, channel: C, now_ms: int) -> None:
         """Read from a channel (a transport and its connection), and serve the received bytes."""
         connection = channel.connection
-        for _ in range(READS_PER_EVENT_MAX):
-            if not channel.read(now_ms):
-                connection.on_eof()
-                break
-            if connection.window() is None or not connection.wants_bytes:
-                break
+        reads_left = READS_PER_EVENT_MAX
+        while channel.read(now_ms):
+            reads_left -= 1
+            if not reads_left or connection.window() is None or not connection.wants_bytes:
+                return
+        connection.on_eof()
 
     def _resume(self, channel: C, _: int, now_ms: int) -> None:
         """Serve a connection's delayed requests, and send the ready output."""
