@@ -59,19 +59,6 @@ async def test_an_answer_is_returned_as_the_message_it_is(handler: Handler) -> N
     assert await loopback_to(handler).request(ASKED, WriteTxnMarkersResponse) is ANSWER
 
 
-@pytest.mark.parametrize(
-    ("handler", "is_at_once"),
-    [(at_once, True), (by_its_slot, True), (in_steps, False), (after_a_while, False)],
-)
-async def test_a_request_is_begun_without_a_task(handler: Handler, is_at_once: bool) -> None:
-    found = loopback_to(handler).begin(ASKED, WriteTxnMarkersResponse)
-    if is_at_once:
-        assert found is ANSWER
-    else:
-        assert isinstance(found, Coroutine)
-        assert await found is ANSWER
-
-
 async def test_an_answer_that_is_given_later_is_waited_for() -> None:
     held: list[RequestContext] = []
     found: list[WriteTxnMarkersResponse] = []

@@ -69,6 +69,17 @@ class TransactionEnd(NamedTuple):
         )
 
 
+class MarkerBytes(NamedTuple):
+    """Transaction marker with its control batch. Each partition gets the same bytes; its log sets
+    the offset."""
+
+    end: TransactionEnd
+    wall_ms: int
+    """Wall time in milliseconds, which is the timestamp of the marker."""
+    batch: bytes
+    """Control batch of the marker, empty if the producer id or epoch is invalid."""
+
+
 class OffsetsMarkers(Protocol):
     """Part of the group coordinator that handles transaction markers for committed offsets."""
 
@@ -192,14 +203,14 @@ class WriteTxnMarkersApi:
         waiting: list[WaitingMarker] = []
         answered = MarkerRequest(context)
         for marker in request.markers:
-            end = _end_of(marker)
+            built = self._built(marker)
             topics = []
             for topic in marker.topics:
                 partitions = []
                 for index in topic.partition_indexes:
                     answer = WritableTxnMarkerPartitionResult(partition_index=index)
                     partitions.append(answer)
-                    self._write(answered, topic.name, end, answer, waiting)
+                    self._write(answered, topic.name, built, answer, waiting)
                     if pace.is_due(MARKER_COST):
                         yield
                 topics.append(WritableTxnMarkerTopicResult(name=topic.name, partitions=partitions))
@@ -233,11 +244,12 @@ class WriteTxnMarkersApi:
         self,
         answered: MarkerRequest,
         topic: str,
-        end: TransactionEnd,
+        built: MarkerBytes,
         answer: WritableTxnMarkerPartitionResult,
         waiting: list[WaitingMarker],
     ) -> None:
         """Write one transaction marker to its partition, or pass it to the group coordinator."""
+        end = built.end
         if topic == OFFSETS_TOPIC and end.is_of_producer:
             answered.begin()
 
@@ -250,34 +262,35 @@ class WriteTxnMarkersApi:
             return
         try:
             partition = self._table.find(topic, answer.partition_index)
-            end_offset = self._append(partition, end)
+            end_offset = self._append(partition, built)
         except RefusedError as refusal:
             answer.error_code = refusal.code
         else:
             waiting.append(WaitingMarker(partition, end_offset, answer))
 
-    def _append(self, partition: Partition, end: TransactionEnd) -> Offset:
+    def _append(self, partition: Partition, built: MarkerBytes) -> Offset:
         partition.leader_log()
-        if not end.is_of_producer:
+        if not built.end.is_of_producer:
             raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)  # The same error code as Kafka's.
         if partition.is_internal:
             raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION)
         if len(partition.isr) < partition.min_isr_count:
             raise RefusedError(ErrorCode.NOT_ENOUGH_REPLICAS)
-        wall_ms = self._clock.wall_ms()
         return partition.append_of_coordinator(
-            end.batch(wall_ms),
-            now_ms=wall_ms,
+            built.batch,
+            now_ms=built.wall_ms,
             mono_ms=self._clock.monotonic_ms(),
-            transaction_version=end.transaction_version,
+            transaction_version=built.end.transaction_version,
         )
 
-
-def _end_of(marker: WritableTxnMarker) -> TransactionEnd:
-    return TransactionEnd(
-        ProducerId(marker.producer_id),
-        marker.producer_epoch,
-        marker.transaction_result,
-        Epoch(marker.coordinator_epoch),
-        marker.transaction_version,
-    )
+    def _built(self, marker: WritableTxnMarker) -> MarkerBytes:
+        end = TransactionEnd(
+            ProducerId(marker.producer_id),
+            marker.producer_epoch,
+            marker.transaction_result,
+            Epoch(marker.coordinator_epoch),
+            marker.transaction_version,
+        )
+        wall_ms = self._clock.wall_ms()
+        is_written = end.is_of_producer and any(one.name != OFFSETS_TOPIC for one in marker.topics)
+        return MarkerBytes(end, wall_ms, end.batch(wall_ms) if is_written else b"")

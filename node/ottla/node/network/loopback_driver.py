@@ -27,23 +27,13 @@ class LoopbackSlot(ResponseSlot):
     """Slot for the response to a request that this broker sends to itself. The response is stored
     as a message and not encoded."""
 
-    __slots__ = ("_answered", "fault", "response")
+    __slots__ = ("answered", "fault", "response")
 
     def __init__(self, header: RequestHeader) -> None:
-        super().__init__(NO_OWNER, header)
-        self._answered: trio.Event | None = None
+        super().__init__(NullSlotOwner(), header)
+        self.answered = trio.Event()
         self.response: Message | None = None
         self.fault: Exception | None = None
-
-    async def answer(self) -> Message | None:
-        """Wait for the response, and return it. Raises the exception that prevented the
-        response."""
-        if self.response is None and self.fault is None:
-            self._answered = trio.Event()
-            await self._answered.wait()
-        if self.fault is not None:
-            raise self.fault
-        return self.response
 
     def complete_as(self, response: Message, version: int) -> None:
         """Store the response to this broker's own request. Does nothing if the request was
@@ -51,16 +41,12 @@ class LoopbackSlot(ResponseSlot):
         if not self.is_abandoned:
             self.response = response
             self.complete_frame([])
-            self._wake()
+            self.answered.set()
 
     def fail(self, fault: Exception) -> None:
         """Fail this broker's own request with the exception that prevented the response."""
         self.fault = fault
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._answered is not None:
-            self._answered.set()
+        self.answered.set()
 
 
 class NullSlotOwner:
@@ -79,9 +65,6 @@ class NullSlotOwner:
         """Raise AssertionError: no API that a broker requests from itself builds its response in
         steps."""
         raise AssertionError("steps for a request without a connection")
-
-
-NO_OWNER = NullSlotOwner()
 
 
 class Loopback:
@@ -111,50 +94,30 @@ class Loopback:
         Raises NotServedYetError while this broker is starting. Also raises any error that prevented
         the response.
         """
-        found = self.begin(message, response, version)
-        return await found if isinstance(found, Coroutine) else found
-
-    def begin(
-        self, message: Message, response: type[R], version: int | None = None
-    ) -> R | Coroutine[Any, Any, R]:
-        """Call this broker's own handler of a request. Returns the response if the handler answers
-        at once, or else a coroutine that waits for it.
-
-        Both raise the errors of `request`.
-        """
         api_key = message.API_KEY
         version = self.version_of(api_key) if version is None else version
         slot = LoopbackSlot(RequestHeader(api_key, version, 0, None, 0))
         context = RequestContext(slot.header, self._peer, slot, self._clock.monotonic_ms())
         try:
             result: Any = self._dispatcher.serve_own(context, message)
-        except BaseException:
-            slot.abandon()
-            raise
-        if result is None:
-            result = slot.response
-        if isinstance(result, response):
-            return result
-        return _finished(slot, result, response)
+            while isinstance(result, Generator | Coroutine):
+                if isinstance(result, Coroutine):
+                    result = await result
+                else:
+                    result = await _stepped(result)
+            if result is None:
+                await slot.answered.wait()
+                if slot.fault is not None:
+                    raise slot.fault
+                result = slot.response
+        finally:
+            if not slot.is_done:
+                slot.abandon()
+        assert isinstance(result, response)
+        return result
 
     async def aclose(self) -> None:
         """Do nothing, since a broker's requests to itself have no connection to close."""
-
-
-async def _finished(slot: LoopbackSlot, result: Any, response: type[R]) -> R:
-    try:
-        while isinstance(result, Generator | Coroutine):
-            if isinstance(result, Coroutine):
-                result = await result
-            else:
-                result = await _stepped(result)
-        if result is None:
-            result = await slot.answer()
-    finally:
-        if not slot.is_done:
-            slot.abandon()
-    assert isinstance(result, response)
-    return result
 
 
 async def _stepped(steps: Generator[None, None, object]) -> object:

@@ -16,6 +16,7 @@ from ottla.storage.log.log_health import LogHealth
 from ottla.storage.log.log_state import LogState
 from ottla.storage.log.segment_files import SegmentFiles
 from ottla.storage.log.validate import Accepted, accepted, gathered
+from ottla.storage.producers.producer_state import EndMarker
 from ottla.storage.producers.verification import VerificationGuard
 from ottla.storage.recovery.recovery import end_marker_of
 from ottla.storage.segments.append_info import AppendInfo, AppendOrigin
@@ -31,10 +32,10 @@ from ottla.wire.batch import (
 )
 from ottla.wire.legacy import batches_of_any_format, is_crc_right
 
-PlacedBatch = tuple[Offset, int, Epoch, int, int, BatchHeader | None, memoryview]
+PlacedBatch = tuple[Offset, int, Epoch, int, int, BatchHeader | None, EndMarker | None]
 """A batch that is about to be written to a log: its base offset, last offset and leader epoch in
-the log, its maximum timestamp in ms, its size and its bytes. It has a header only if it has a
-producer id."""
+the log, its maximum timestamp in ms and its size. It has a header only if it has a producer id, and
+a marker only if it ends a transaction."""
 
 
 class Appender:
@@ -58,14 +59,13 @@ class Appender:
         guard: VerificationGuard | None,
         transaction_version: int,
     ) -> AppendInfo:
-        """Check batches, assign their offsets and write them. Returns the offsets of the records.
-        For a duplicate, returns the offsets of the first copy.
+        """Check batches, assign their offsets and write them. Returns the offsets of the records,
+        for a duplicate those of the first copy. Raises RefusedError with Kafka's code.
 
-        A client appends one batch. Raft and coordinators may append several batches in one write.
-        `first` is the first batch if the caller has checked it already, or None. `guard` is the
-        result of the verification that precedes a transaction's first batch (KIP-890).
-        `transaction_version` is the `transaction.version` of a marker. Offsets and leader epoch are
-        set in `records` itself if that memory is writable. Raises RefusedError with Kafka's code.
+        A client appends one batch; Raft and coordinators may append several in one write.
+        `first` is the first batch if the caller has checked it, or None. `guard` is the result of
+        the verification before a transaction's first batch (KIP-890), `transaction_version` that of
+        a marker. Offsets and leader epoch are set in `records` itself if that memory is writable.
         """
         state = self._state
         if self._health.failure is not None:
@@ -84,9 +84,12 @@ class Appender:
                 (fields, batch, taken_bytes), first = first, None
             _, batch_length, _, _, _, _, last_delta, _, latest_ms, producer_id, _, _, count = fields
             header: BatchHeader | None = None
+            marker: EndMarker | None = None
             if producer_id >= 0:
                 header = header_of(fields)
-                duplicate = self._duplicate_of(batch, header, origin, guard, transaction_version)
+                if header.attributes & CONTROL_FLAG:
+                    marker = end_marker_of(batch, 0, header)
+                duplicate = self._duplicate_of(header, marker, origin, guard, transaction_version)
                 if duplicate is not None:
                     return duplicate
             batch_bytes = batch_length + LENGTH_END
@@ -97,10 +100,8 @@ class Appender:
                     attributes = header.attributes | LOG_APPEND_TIME_FLAG
                     header = header._replace(attributes=attributes, max_timestamp=now_ms)
             placed.append(
-                (
-                    next_offset, next_offset + last_delta, leader_epoch, latest_ms, batch_bytes,
-                    header, batch,
-                )
+                (next_offset, next_offset + last_delta, leader_epoch, latest_ms, batch_bytes,
+                 header, marker)
             )  # fmt: skip
             if latest_ms > max_timestamp:
                 max_timestamp = latest_ms
@@ -179,8 +180,8 @@ class Appender:
 
     def _duplicate_of(
         self,
-        batch: memoryview,
         header: BatchHeader,
+        marker: EndMarker | None,
         origin: AppendOrigin,
         guard: VerificationGuard | None,
         transaction_version: int,
@@ -191,8 +192,6 @@ class Appender:
         sequence number.
         """
         state = self._state
-        is_control = header.attributes & CONTROL_FLAG
-        marker = end_marker_of(batch, 0, header) if is_control else None
         first = state.producers.check(header, marker, origin, guard, transaction_version)
         if first is None:
             return None
@@ -213,6 +212,7 @@ class Appender:
         segments permit."""
         state = self._state
         run: list[PlacedBatch] = []
+        chunks: list[Chunk] = []
         run_bytes = 0
         run_timestamp = NO_TIMESTAMP
         for at, header in found:
@@ -228,18 +228,21 @@ class Appender:
                     now_ms,
                 )
             ) or len(batch) > room_bytes:
-                self._write(run, [placed[-1] for placed in run], run_bytes, run_timestamp, now_ms)
-                run, run_bytes, run_timestamp = [], 0, NO_TIMESTAMP
+                self._write(run, chunks, run_bytes, run_timestamp, now_ms)
+                run, chunks, run_bytes, run_timestamp = [], [], 0, NO_TIMESTAMP
+            has_producer = header.producer_id >= 0
+            ends = has_producer and header.attributes & CONTROL_FLAG
             run.append(
                 (
                     header.base_offset, header.last_offset, header.partition_leader_epoch,
-                    header.max_timestamp, len(batch), header if header.producer_id >= 0 else None,
-                    batch,
+                    header.max_timestamp, len(batch), header if has_producer else None,
+                    end_marker_of(batch, 0, header) if ends else None,
                 )
             )  # fmt: skip
+            chunks.append(batch)
             run_bytes += len(batch)
             run_timestamp = max(run_timestamp, header.max_timestamp)
-        self._write(run, [placed[-1] for placed in run], run_bytes, run_timestamp, now_ms)
+        self._write(run, chunks, run_bytes, run_timestamp, now_ms)
 
     def _write(
         self,
@@ -272,7 +275,7 @@ class Appender:
             self._take_back(segment, error)
         is_indexed = False
         epochs = state.epochs
-        for base_offset, batch_end, leader_epoch, latest_ms, batch_bytes, header, batch in placed:
+        for base_offset, batch_end, leader_epoch, latest_ms, batch_bytes, header, marker in placed:
             if segment.note_batch(
                 base_offset, batch_end, latest_ms, batch_bytes, config.index_interval_bytes
             ):
@@ -280,7 +283,7 @@ class Appender:
             if leader_epoch > epochs.latest:
                 epochs.assign(leader_epoch, base_offset)
             if header is not None:
-                self._note_produced(segment, header, base_offset, batch, now_ms)
+                self._note_produced(segment, header, base_offset, marker, now_ms)
         # A call of `Offset` would cost as much as `should_roll`.
         state.end_offset = last_offset + 1  # type: ignore[assignment]  # an Offset all the same
         if state.unflushed_since_ms is None:
@@ -293,14 +296,12 @@ class Appender:
         segment: Segment,
         header: BatchHeader,
         base_offset: Offset,
-        batch: memoryview,
+        marker: EndMarker | None,
         now_ms: int,
     ) -> None:
         """Update the state of a batch's producer and the transaction index after the batch was
         written."""
         state = self._state
-        is_control = header.attributes & CONTROL_FLAG
-        marker = end_marker_of(batch, 0, header) if is_control else None
         completed = state.producers.apply(header, base_offset, marker, now_ms)
         if completed is not None and completed.is_aborted:
             stable = state.producers.last_stable_offset_after(completed)
