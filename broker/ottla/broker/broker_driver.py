@@ -174,6 +174,7 @@ class Broker:
             clock=self._clock,
             partition_of=partition_of,
             errors=self.errors,
+            own_coordinator=lambda: self.core.transactions,
             own=self._loopback,
             now_ns=lambda: self.dispatcher.clock.now_ns(),
         )

@@ -1,6 +1,6 @@
 """Requests of partition leaders to transaction coordinators: target, frequency, and timeouts."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -80,16 +80,6 @@ class Coordinator:
             self.in_flight -= 1
         if self.is_gone:
             raise ConnectionLostError("gone")
-        return self.answer_to(message)
-
-    def begin(self, message: AddPartitionsToTxnRequest, kind: Any) -> Any:
-        """Serve a request of the own broker: now, or after a delay."""
-        if self.delay_s or self.is_gone:
-            return self.request(message, kind)
-        self.requests.append(message)
-        return self.answer_to(message)
-
-    def answer_to(self, message: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
         code = self.code_of(len(self.requests))
         if self.whole_code is not NONE:
             return AddPartitionsToTxnResponse(error_code=self.whole_code)
@@ -125,9 +115,28 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
     return found
 
 
+class OwnCoordinator:
+    """The coordinator of this broker, whose next answers are given by hand."""
+
+    def __init__(self, *answers: Outcome | ErrorCode) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, int, int, list[tuple[str, int]]]] = []
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Collection[tuple[str, int]],
+        responder: Callable[[Outcome | ErrorCode], None],
+    ) -> None:
+        self.asked.append((transactional_id, producer_id, epoch, list(partitions)))
+        responder(self.answers.pop(0))
+
+
 @asynccontextmanager
 async def asking(
-    world: World, leader: int = 2, own: Any = None
+    world: World, leader: int = 2, own: Any = None, own_coordinator: Any = None
 ) -> AsyncIterator[VerificationRequests]:
     config, _ = load_broker_config(
         {"node.id": "1", "controller.quorum.voters": "9@localhost:9093", "log.dirs": "/nowhere"}
@@ -139,6 +148,7 @@ async def asking(
         clock=TrioTime(),
         partition_of=partition_of,
         errors=UnexpectedErrors(),
+        own_coordinator=lambda: own_coordinator,
         own=own,
     )
     async with trio.open_nursery() as nursery:
@@ -270,42 +280,42 @@ async def test_an_add_and_a_verification_are_asked_one_after_the_other(
     assert verifying == [False, True]
 
 
-@pytest.mark.parametrize("operation", TransactionOperation)
-async def test_a_broker_that_is_the_coordinator_asks_itself_without_a_connection(
-    world: World, operation: TransactionOperation, autojump_clock: MockClock
-) -> None:
-    own = Coordinator()
-    async with asking(world, leader=1, own=own) as verifications:
-        assert await ask(verifications, operation=operation) == both(NONE)
-        own.delay_s = 1.0
-        assert await ask(verifications, operation=operation) == both(NONE)
-        own.is_gone = True
-        assert await ask(verifications, operation=operation) == both(LOST)
-    assert len(own.requests) == 3
-    assert not own.connected
-
-
-async def test_a_coordinator_that_is_this_broker_verifies_without_a_task(
+async def test_a_broker_that_is_the_coordinator_adds_without_a_connection(
     world: World, autojump_clock: MockClock
 ) -> None:
     own = Coordinator()
     async with asking(world, leader=1, own=own) as verifications:
-        codes = [NONE, BUSY, ErrorCode.TRANSACTION_ABORTABLE]
-        own.code_of = lambda at: codes[at - 1]
-        for code in codes:
+        assert await ask(verifications) == both(NONE)
+        own.is_gone = True
+        assert await ask(verifications) == both(LOST)
+    assert len(own.requests) == 2
+    assert not own.connected
+
+
+@pytest.mark.parametrize(
+    "operation", [TransactionOperation.VERIFY, TransactionOperation.VERIFY_FOR_OLD]
+)
+async def test_a_broker_that_is_the_coordinator_verifies_without_a_task(
+    world: World, operation: TransactionOperation, autojump_clock: MockClock
+) -> None:
+    half = {("t", 0): NONE, ("u", 3): ErrorCode.TRANSACTION_ABORTABLE}
+    own = OwnCoordinator(both(NONE), half, BUSY)
+    async with asking(world, leader=1, own_coordinator=own) as verifications:
+        for expected in (both(NONE), half, both(BUSY)):
             outcome = verifications.ask(
                 "pay",
                 producer_id=7,
-                epoch=0,
-                operation=TransactionOperation.VERIFY,
+                epoch=3,
+                operation=operation,
                 partitions=[("t", 0), ("u", 3)],
                 timeout_ms=0,
             )
-            assert outcome == both(code)
-        assert verifications.metrics() == {
-            "transactions.questions": 3,
-            "transactions.questions.failed": 2,
-        }
+            assert outcome == expected
+    assert own.asked == [("pay", 7, 3, [("t", 0), ("u", 3)])] * 3
+    assert verifications.metrics() == {
+        "transactions.questions": 3,
+        "transactions.questions.failed": 2,
+    }
 
 
 async def test_an_add_is_asked_again_while_the_transaction_before_ends(

@@ -10,9 +10,9 @@ If this broker is the coordinator, no connection is needed. A verification that 
 then waits neither for other verifications nor for a task: its outcome is known at once.
 """
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import trio
 
@@ -46,11 +46,25 @@ IDLE_S = 60.0
 time, the broker reconnects for a producer that commits once a minute. A longer time keeps
 connections to brokers that no longer coordinate any transaction."""
 
-NewVerification: TypeAlias = Callable[..., TransactionVerification]
-"""Function that creates a verification, from the callback for its outcome."""
-
 BROKERS_FROM_VERSION = 4
 """First version of AddPartitionsToTxn that is sent by brokers instead of clients."""
+
+
+class OwnCoordinator(Protocol):
+    """Transaction coordinator of this broker."""
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Collection[tuple[str, int]],
+        responder: Callable[[Outcome | ErrorCode], None],
+        /,
+    ) -> None:
+        """Verify that partitions belong to the open transaction of a transactional id. Calls
+        `responder` before it returns, with one error code, or with one for each partition."""
+        ...
 
 
 class VerificationRequests:
@@ -65,14 +79,16 @@ class VerificationRequests:
         clock: Clock,
         partition_of: Callable[[str, int], int],
         errors: UnexpectedErrors,
+        own_coordinator: Callable[[], OwnCoordinator],
         own: Loopback | None = None,
         now_ns: Callable[[], int] = int,
     ) -> None:
         """Create the senders of verification requests. `now_ns` is the event loop's monotonic clock
         in nanoseconds.
 
-        `own` is the loopback for requests that this broker sends to itself. If it is None, the
-        broker opens a connection to itself.
+        `own_coordinator` returns this broker's transaction coordinator, which verifies without a
+        request. `own` is the loopback for additions that this broker requests from itself. If it is
+        None, the broker opens a connection to itself.
 
         `partition_of` maps a transactional id to its partition of `__transaction_state`.
         """
@@ -81,6 +97,7 @@ class VerificationRequests:
         self._clock = clock
         self._partition_of = partition_of
         self._errors = errors
+        self._own_coordinator = own_coordinator
         self._own = own
         self._now_ns = now_ns
         self._senders: dict[NodeId, VerificationSender] = {}
@@ -185,18 +202,31 @@ class VerificationRequests:
         node_id = self._coordinator_of(transactional_id)
         if node_id == NO_NODE:
             return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        own = self._own if node_id == self._config.node_id else None
-        new_verification = partial(
-            TransactionVerification,
+        is_own = node_id == self._config.node_id
+        if is_own and not operation.is_add:
+            return self._verified_by_own(transactional_id, producer_id, epoch, partitions)
+        return _send(
+            self._sender(node_id, self._own if is_own else None),
             transactional_id,
             producer_id=producer_id,
             epoch=epoch,
             operation=operation,
             partitions=partitions,
         )
-        if own is not None and not operation.is_add:
-            return _ask_self(own, new_verification)
-        return _send(self._sender(node_id, own), new_verification)
+
+    def _verified_by_own(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: list[tuple[str, int]],
+    ) -> Outcome:
+        found: list[Outcome | ErrorCode] = []
+        self._own_coordinator().verify(
+            transactional_id, producer_id, epoch, partitions, found.append
+        )
+        (answer,) = found
+        return dict.fromkeys(partitions, answer) if isinstance(answer, ErrorCode) else answer
 
     def _coordinator_of(self, transactional_id: str) -> NodeId:
         """Return the id of the broker that coordinates a transactional id, or NO_NODE. The
@@ -301,39 +331,15 @@ class VerificationSender:
         await self._link.close()
 
 
-def _ask_self(
-    own: Loopback, new_verification: NewVerification
-) -> Outcome | Coroutine[Any, Any, Outcome]:
-    """Ask this broker's own coordinator. Returns the outcome if it answers at once, or else a
-    coroutine that waits for the outcome."""
-    found: list[Outcome] = []
-    verification = new_verification(on_answer=found.append)
-    try:
-        response = own.begin(request_of([verification]), AddPartitionsToTxnResponse)
-    except OttlaError:
-        verification.answer_failed(ErrorCode.NETWORK_EXCEPTION)
-        return found[0]
-    if not isinstance(response, AddPartitionsToTxnResponse):
-        return _outcome_later(response, verification, found)
-    answer_each([verification], response)
-    return found[0]
-
-
-async def _outcome_later(
-    waiting: Coroutine[Any, Any, AddPartitionsToTxnResponse],
-    verification: TransactionVerification,
-    found: list[Outcome],
+async def _send(
+    sender: VerificationSender,
+    transactional_id: str,
+    *,
+    producer_id: int,
+    epoch: int,
+    operation: TransactionOperation,
+    partitions: list[tuple[str, int]],
 ) -> Outcome:
-    try:
-        response = await waiting
-    except OttlaError:
-        verification.answer_failed(ErrorCode.NETWORK_EXCEPTION)
-    else:
-        answer_each([verification], response)
-    return found[0]
-
-
-async def _send(sender: VerificationSender, new_verification: NewVerification) -> Outcome:
     """Queue a verification for its coordinator, and return the outcome."""
     answered = trio.Event()
     found: list[Outcome] = []
@@ -342,7 +348,14 @@ async def _send(sender: VerificationSender, new_verification: NewVerification) -
         found.append(outcome)
         answered.set()
 
-    verification = new_verification(on_answer=take)
+    verification = TransactionVerification(
+        transactional_id,
+        producer_id=producer_id,
+        epoch=epoch,
+        operation=operation,
+        partitions=partitions,
+        on_answer=take,
+    )
     sender.queue.add(verification)
     sender.has_verifications.set()
     try:

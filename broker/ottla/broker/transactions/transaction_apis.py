@@ -223,20 +223,17 @@ class TransactionApis:
         partitions: frozenset[TopicPartition],
         responder: Responder,
     ) -> None:
-        producer = NamedProducer(ProducerId(one.producer_id), one.producer_epoch)
-        transactional_id = one.transactional_id
-        if not one.verify_only:
-            version = IMPLICIT_VERSION
-            self._add(
-                transactional_id, producer, partitions, client_version=version, responder=responder
+        if one.verify_only:
+            self._coordinator.verify(
+                one.transactional_id, one.producer_id, one.producer_epoch, partitions, responder
             )
             return
-        self._coordinator.perform(
-            transactional_id,
-            responder,
-            lambda shard, now: shard.verify(
-                transactional_id, producer, partitions, responder=responder
-            ),
+        self._add(
+            one.transactional_id,
+            NamedProducer(ProducerId(one.producer_id), one.producer_epoch),
+            partitions,
+            client_version=IMPLICIT_VERSION,
+            responder=responder,
         )
 
     def _add_or_hold(

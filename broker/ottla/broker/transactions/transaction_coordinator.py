@@ -9,7 +9,7 @@ Invariants: NoMarkerBeforePrepare, OneCoordinatorPerEpoch (a step is applied onl
 leads in the epoch in which the step was decided).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import TypeAlias
 
@@ -27,6 +27,7 @@ from ottla.broker.transactions.state_commit import (
     CompletionWait,
     StateCommit,
 )
+from ottla.broker.transactions.transaction_rules import NamedProducer
 from ottla.broker.transactions.transaction_shard import (
     StateWrite,
     TransactionEffects,
@@ -34,7 +35,7 @@ from ottla.broker.transactions.transaction_shard import (
 )
 from ottla.metadata.features import TRANSACTION_VERSION
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import NodeId, Offset, TopicPartition
+from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
 from ottla.model.internal_topics import TRANSACTIONS_TOPIC
 from ottla.model.seams import Clock
 from ottla.model.settings.transactions import TransactionConfig
@@ -175,6 +176,26 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
         if not key or len(key) > TRANSACTIONAL_ID_CHARS_MAX:
             raise RefusedError(ErrorCode.INVALID_REQUEST)
         return super()._find(key)
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Collection[tuple[str, int]],
+        responder: Responder,
+    ) -> None:
+        """Verify that partitions belong to the open transaction of a transactional id.
+        `responder` is called before this method returns, with one error code for all partitions,
+        or with one error code for each partition."""
+        producer = NamedProducer(ProducerId(producer_id), epoch)
+        self.perform(
+            transactional_id,
+            responder,
+            lambda shard, now: shard.verify(
+                transactional_id, producer, partitions, responder=responder
+            ),
+        )
 
     def when_completed(self, transactional_id: str, proceed: Callable[[], None]) -> bool:
         """Call `proceed` once the ending transaction of a transactional id is complete, or after

@@ -150,8 +150,8 @@ def decide_add(
 def verified(
     transaction: Transaction | None,
     producer: NamedProducer,
-    partitions: Collection[TopicPartition],
-) -> dict[TopicPartition, ErrorCode]:
+    partitions: Collection[tuple[str, int]],
+) -> dict[tuple[str, int], ErrorCode]:
     """Return an error code for each partition. It is NONE if the partition belongs to the
     producer's open transaction."""
     facts = _of_producer(transaction, producer).facts

@@ -227,14 +227,14 @@ class TransactionShard:
         self,
         transactional_id: str,
         producer: NamedProducer,
-        partitions: Collection[TopicPartition],
+        partitions: Collection[tuple[str, int]],
         *,
         responder: Responder,
     ) -> None:
         """Verify that partitions belong to the open transaction of a transactional id.
         `responder` is called with one error code for all partitions, or with one error code for
         each partition."""
-        answer: dict[TopicPartition, ErrorCode] | ErrorCode
+        answer: dict[tuple[str, int], ErrorCode] | ErrorCode
         try:
             answer = verified(self.transactions.get(transactional_id), producer, partitions)
         except RefusedError as refusal:
