@@ -28,7 +28,7 @@ from ottla.wire.batch import (
 from ottla.wire.batch_builder import BatchBuilder, ControlType, build_batch, build_control_batch
 from ottla.wire.compression import Codec
 from ottla.wire.records import scan
-from tests.storage.log.workbench import NOW_MS, Workbench, append, read_values
+from tests.storage.log.workbench import NOW_MS, CallbackOwner, Workbench, append, read_values
 
 ONE = build_batch([(NOW_MS, b"k", b"v")])
 
@@ -406,7 +406,7 @@ async def test_offsets_too_far_for_an_int32_go_to_a_new_segment(bench: Workbench
 async def test_a_roll_is_reported_and_its_flush_seals_the_old_segment(bench: Workbench) -> None:
     log = await bench.open(LogConfig())
     rolls: list[Offset | None] = []
-    log.hooks.on_roll = lambda: rolls.append(log.unflushed_roll_offset)
+    log.hooks.owner = CallbackOwner(on_roll=lambda: rolls.append(log.unflushed_roll_offset))
     append(log, ONE)
     log.config = replace(log.config, segment_bytes=len(ONE))
 

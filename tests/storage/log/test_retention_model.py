@@ -23,7 +23,7 @@ from ottla.wire.batch import batches
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
 from ottla.wire.records import scan
 from tests.search_length import length
-from tests.storage.log.workbench import NOW_MS, Workbench, append
+from tests.storage.log.workbench import NOW_MS, CallbackOwner, Workbench, append
 
 AGE_MS = 1_000
 CONFIG = LogConfig(
@@ -65,8 +65,9 @@ class Life:
         async def keep_recovery_point() -> None:
             self.recovery_checkpoint = log.recovery_checkpoint
 
-        log.hooks.on_log_start_raised = keep_start
-        log.hooks.on_offsets_decreased = keep_recovery_point
+        log.hooks.owner = CallbackOwner(
+            on_log_start_raised=keep_start, on_offsets_decreased=keep_recovery_point
+        )
         self.log = log
 
 

@@ -27,7 +27,7 @@ from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch import batches
 from ottla.wire.batch_builder import build_batch
 from ottla.wire.records import scan
-from tests.storage.log.workbench import NOW_MS, Workbench, append
+from tests.storage.log.workbench import NOW_MS, CallbackOwner, Workbench, append
 
 CONFIG = LogConfig(
     segment_bytes=500,
@@ -87,8 +87,9 @@ class TieredLife:
         async def keep_recovery_point() -> None:
             self.recovery_checkpoint = log.recovery_checkpoint
 
-        log.hooks.on_log_start_raised = keep_start
-        log.hooks.on_offsets_decreased = keep_recovery_point
+        log.hooks.owner = CallbackOwner(
+            on_log_start_raised=keep_start, on_offsets_decreased=keep_recovery_point
+        )
         self.log = log
 
     def copy_with(self, offset: int) -> Copy | None:

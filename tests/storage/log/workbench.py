@@ -1,11 +1,14 @@
 """A partition directory whose log is opened, killed and opened again, on any Disk."""
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from ottla.jepsen.world.disk_waits import bytes_of, waited_for
 from ottla.model.ids import ZERO_UUID, Epoch, Offset
 from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.log.log import Log, open_log
+from ottla.storage.log.log_owner import LogOwner
 from ottla.storage.log.log_reader import LogRead
 from ottla.storage.producers.verification import UNGUARDED, VerificationGuard
 from ottla.storage.segments.append_info import AppendInfo, AppendOrigin
@@ -17,6 +20,13 @@ NOW_MS = 1_700_000_000_000
 """The bench's wall clock, which stands still."""
 
 READ_BYTES = 1 << 20
+
+
+class CallbackOwner(LogOwner):
+    """Owner of a log whose notifications call functions: one for each given method name."""
+
+    def __init__(self, **callbacks: Callable[..., Any]) -> None:
+        vars(self).update(callbacks)
 
 
 class Workbench:

@@ -24,6 +24,7 @@ from ottla.storage.directories.meta_properties import MetaProperties, format_met
 from ottla.storage.disk.disk_seam import Disk, DiskFile
 from ottla.storage.disk.real_disk_driver import RealDisk
 from ottla.storage.log.log import Log
+from ottla.storage.log.log_owner import NO_OWNER
 from ottla.storage.manager.log_manager_driver import LogManager, open_log_manager
 from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch_builder import build_batch
@@ -387,7 +388,7 @@ async def test_a_deleted_topics_task_leaves_its_successors_files_alone(
     disk = await world_disk()
     async with started(disk) as logs:
         log = await logs.create(A0, OLD, LogConfig(segment_bytes=1_000))
-        log.hooks.on_roll = lambda: None
+        log.hooks.owner = NO_OWNER
         log.assign_epoch(Epoch(7), Offset(0))
         for _ in range(4):
             append(log, b"x" * 800)

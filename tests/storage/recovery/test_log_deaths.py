@@ -21,7 +21,7 @@ from ottla.storage.segments.append_info import AppendOrigin
 from ottla.storage.segments.log_config import LogConfig
 from ottla.wire.batch_builder import ControlType, build_batch, build_end_transaction_marker
 from tests.search_length import length
-from tests.storage.log.workbench import NOW_MS, Workbench, append, read_values
+from tests.storage.log.workbench import NOW_MS, CallbackOwner, Workbench, append, read_values
 
 DIRECTORY = "/data/orders-2"
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=100, segment_index_bytes=96)
@@ -193,7 +193,7 @@ async def test_a_truncation_below_what_a_start_trusts_says_so_before_it_ends() -
     async def note() -> None:
         said.append(log.recovery_checkpoint)
 
-    log.hooks.on_offsets_decreased = note
+    log.hooks.owner = CallbackOwner(on_offsets_decreased=note)
     await log.truncate_to(trusted_end)
     assert said == []
 

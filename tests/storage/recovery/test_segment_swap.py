@@ -20,7 +20,7 @@ from ottla.storage.segments.log_config import LogConfig
 from ottla.storage.segments.segment import Segment
 from ottla.wire.batch import batches
 from ottla.wire.batch_builder import build_batch
-from tests.storage.log.workbench import NOW_MS, Workbench, append, read_values
+from tests.storage.log.workbench import NOW_MS, CallbackOwner, Workbench, append, read_values
 
 CONFIG = LogConfig(
     index_interval_bytes=0, segment_index_bytes=1200, is_compacted=True, retention_ms=-1
@@ -330,8 +330,9 @@ def test_a_truncation_waits_for_the_end_of_a_cleaning() -> None:
     async def stop(offset: Offset) -> None:
         calls.append((offset, log.end_offset))
 
-    log.hooks.before_truncation = stop
-    log.hooks.after_truncation = lambda: calls.append("resumed")
+    log.hooks.owner = CallbackOwner(
+        before_truncation=stop, after_truncation=lambda: calls.append("resumed")
+    )
 
     run_through(log.truncate_to(Offset(4)))
     assert calls == [(3, END), "resumed"]

@@ -109,26 +109,6 @@ class _RunningTask:
         self.ended = trio.Event()
 
 
-class _Truncation:
-    """Callbacks for the truncations of one log. This object takes a third of the memory of a
-    function object for each callback."""
-
-    __slots__ = ("_cleaner", "_log", "_partition")
-
-    def __init__(self, cleaner: "LogCleaner", partition: TopicPartition, log: Log) -> None:
-        self._cleaner = cleaner
-        self._partition = partition
-        self._log = log
-
-    async def begin(self, offset: Offset) -> None:
-        """Stop a compaction of the log before its records from an offset on are removed."""
-        await self._cleaner.prepare_truncation(self._partition, self._log, offset)
-
-    def end(self) -> None:
-        """Allow compactions of the log again."""
-        self._cleaner.resume(self._partition)
-
-
 class LogCleaner:
     """The log cleaner of one broker: its slots (each compacts one log at a time), its current
     compactions, and their results."""
@@ -444,13 +424,6 @@ class LogCleaner:
         """Remove the log cleaner's state of a partition, because the partition is deleted."""
         self.manager.forget(partition)
         self.last.pop(partition, None)
-
-    def watch(self, partition: TopicPartition, log: Log) -> None:
-        """Connect a partition's log to the cleaner: each truncation of the log then waits until a
-        compaction of the log has stopped."""
-        truncation = _Truncation(self, partition, log)
-        log.hooks.before_truncation = truncation.begin
-        log.hooks.after_truncation = truncation.end
 
     async def prepare_truncation(self, partition: TopicPartition, log: Log, offset: Offset) -> None:
         """Stop a compaction of a log whose records from an offset on will be removed."""

@@ -6,6 +6,7 @@ partition. A file of the log cleaner gets the name of a segment. A file is remov
 its name is removed or is assigned to another file.
 """
 
+from sys import intern
 from typing import Generic, Protocol, TypeVar
 
 
@@ -18,7 +19,9 @@ class Folder:
     def __init__(self, parent: "Folder | None", name: str) -> None:
         self.parent = parent
         self.name = name
-        self.children: dict[str, Folder] = {}
+        self.children: dict[str, Folder] | None = None
+        """Subdirectories that contain open files, by name. None in the directory of a partition,
+        which has no subdirectories: an empty dict for each would take 64 bytes."""
         self.files: dict[str, tuple[PlacedFile, ...]] = {}
 
     @property
@@ -89,7 +92,8 @@ class FilePlaces(Generic[F]):
         folder, name = self._find(source)
         if folder is None:
             return
-        files, child = folder.files.pop(name, ()), folder.children.pop(name, None)
+        files = folder.files.pop(name, ())
+        child = folder.children.pop(name, None) if folder.children else None
         _prune(folder)
         if not files and child is None:
             return
@@ -100,6 +104,7 @@ class FilePlaces(Generic[F]):
                 file.folder, file.name = to_folder, to_name
         if child is not None:
             child.parent, child.name = to_folder, to_name
+            to_folder.children = to_folder.children or {}
             to_folder.children[to_name] = child
 
     def _find(self, path: str) -> tuple[Folder | None, str]:
@@ -110,18 +115,21 @@ class FilePlaces(Generic[F]):
         for name in names:
             if folder is None:
                 break
-            folder = folder.children.get(name)
+            folder = folder.children.get(name) if folder.children else None
         return folder, last
 
     def _make(self, path: str) -> tuple[Folder, str]:
         *names, last = path.split("/")[1:]
         folder = self._root
         for name in names:
+            if folder.children is None:
+                folder.children = {}
             child = folder.children.get(name)
             if child is None:
                 child = folder.children[name] = Folder(folder, name)
             folder = child
-        return folder, last
+        # Files of all partitions have the same few names.
+        return folder, intern(last)
 
 
 def _prune(folder: Folder) -> None:
@@ -129,6 +137,7 @@ def _prune(folder: Folder) -> None:
     empty."""
     while folder.parent is not None and not folder.files and not folder.children:
         parent = folder.parent
+        assert parent.children is not None
         if parent.children.get(folder.name) is folder:
             del parent.children[folder.name]
         folder = parent

@@ -43,6 +43,7 @@ class RealFile:
     __slots__ = (
         "_cache",
         "_fd",
+        "_fsyncs",
         "_identity",
         "_is_given_up",
         "_is_rewritten",
@@ -50,7 +51,6 @@ class RealFile:
         "_pin_count",
         "dirt",
         "folder",
-        "fsyncs",
         "is_set_apart",
         "name",
         "was_used",
@@ -63,7 +63,7 @@ class RealFile:
         self._fd = fd
         self._pin_count = 0
         self._is_given_up = False
-        self.fsyncs = Fsyncs()
+        self._fsyncs: Fsyncs | None = None
         self.dirt = CLEAN
         self.was_used = True
         self.is_set_apart = False
@@ -83,6 +83,14 @@ class RealFile:
     def path(self) -> str:
         """Path under which the file was opened. A rename does not change this value."""
         return self._path
+
+    @property
+    def fsyncs(self) -> "Fsyncs":
+        """Counters of the fsyncs of the file. They are created at the first fsync, because most
+        files of idle partitions are never flushed again."""
+        if self._fsyncs is None:
+            self._fsyncs = Fsyncs()
+        return self._fsyncs
 
     @property
     def size_bytes(self) -> int:

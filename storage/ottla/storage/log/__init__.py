@@ -3,7 +3,7 @@
 log.py                   the log for its callers, composed of the components below: start here
 log_state.py             segments, watermarks, epochs and producers, shared by all components
 log_health.py            state of the log after an error of its files, and refusals
-log_hooks.py             callbacks to the log's owner: the log manager, the cleaner, or a move
+log_owner.py             notifications of the log's owner: the log manager, or a move
 appender.py              appends, as leader and as follower
 validate.py              the leader's checks of batches, and the header fields that it sets
 log_reader.py            reads: slices, aborted transactions, look-ups by time

@@ -3,7 +3,7 @@
 Only the event loop writes to the log. Plain methods never await. Operations that may take long
 (fsync, truncation, removal) are awaited, and the caller must not append during a truncation. A log
 consists of its state and of components that act on it; each component documents its invariants. A
-disk failure of any file is reported through `hooks.on_disk_failed`.
+disk failure of any file is reported through `hooks.owner`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ from ottla.storage.log.file_tasks import FileTasks, file_task
 from ottla.storage.log.flusher import LogFlusher
 from ottla.storage.log.local_segment_source import LocalSegmentSource, producers_at_local_start
 from ottla.storage.log.log_health import LogHealth
-from ottla.storage.log.log_hooks import LogHooks
 from ottla.storage.log.log_names import LogNames
+from ottla.storage.log.log_owner import LogHooks
 from ottla.storage.log.log_reader import LogRead, LogReader
 from ottla.storage.log.log_state import LogState
 from ottla.storage.log.segment_files import SegmentFiles
@@ -123,6 +123,21 @@ def new_log(
 class Log:
     """The log of one partition, with its segments, watermarks, leader epochs and producers."""
 
+    __slots__ = (
+        "_epoch_file",
+        "_files",
+        "_reader",
+        "_remover",
+        "appender",
+        "directory",
+        "file_tasks",
+        "health",
+        "hooks",
+        "names",
+        "state",
+        "topic_id",
+    )
+
     def __init__(
         self,
         disk: Disk,
@@ -139,15 +154,22 @@ class Log:
         self.names = names = LogNames(disk, directory, topic_id)
         self.state = state = LogState(disk, directory, config, loaded)
         self.health = health = LogHealth(directory, hooks)
-        self._epoch_file = epoch_file = EpochFile(disk, directory, loaded.epochs_data)
+        self._epoch_file = EpochFile(disk, directory, loaded.epochs_data)
         producer_files = ProducerFiles(disk, directory, loaded.snapshots)
         self._files = files = SegmentFiles(state, health, hooks, names, producer_files, rng)
         self.appender = Appender(state, health, files)
         self._reader = LogReader(state, health)
-        self._flusher = LogFlusher(state, health, files, epoch_file)
-        self._truncator = Truncator(state, health, hooks, files, epoch_file)
         self._remover = SegmentRemover(state, health, hooks, files)
-        self._replacer = SegmentReplacer(state, health, files)
+
+    # --- components that are created at each use: 200 bytes less per partition ---
+
+    @property
+    def _flusher(self) -> LogFlusher:
+        return LogFlusher(self.state, self.health, self._files, self._epoch_file)
+
+    @property
+    def _truncator(self) -> Truncator:
+        return Truncator(self.state, self.health, self.hooks, self._files, self._epoch_file)
 
     # --- state ---
 
@@ -596,7 +618,7 @@ class Log:
     @file_task
     async def replace_segments(self, cleaned: CleanedFiles) -> None:
         """Durably replace segments of the log by a compacted segment; see `SegmentReplacer`."""
-        await self._replacer.replace(cleaned)
+        await SegmentReplacer(self.state, self.health, self._files).replace(cleaned)
 
     # --- producers ---
 

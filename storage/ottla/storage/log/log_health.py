@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.storage.disk.disk_errors import in_words, is_disk_failure, is_disk_full
-from ottla.storage.log.log_hooks import LogHooks
+from ottla.storage.log.log_owner import LogHooks
 
 NO_ROOM = (
     "the disk of log directory {} is full; retry later: the partition accepts records again as "
@@ -44,7 +44,7 @@ class LogHealth:
         log offline. A full disk, or a lack of descriptors or memory, does not."""
         directory = self._directory
         if is_disk_full(error):
-            self._hooks.on_disk_full()
+            self._hooks.owner.on_disk_full()
         elif is_disk_failure(error):
             self.fail_disk(f"{directory}: {error}")
         raise refusal_of(error, directory.rpartition("/")[0], directory) from error
@@ -61,7 +61,7 @@ class LogHealth:
         first reason is stored."""
         if self.failure is None:
             self.failure = reason
-            self._hooks.on_disk_failed(reason)
+            self._hooks.owner.on_disk_failed(reason)
 
     def fail(self, reason: str) -> None:
         """Take the log offline for a reason. After several failures, the first reason is stored."""

@@ -8,8 +8,8 @@ from contextlib import suppress
 from ottla.model.ids import Offset
 from ottla.model.seams import Rng
 from ottla.storage.log.log_health import LogHealth
-from ottla.storage.log.log_hooks import LogHooks
 from ottla.storage.log.log_names import LogNames
+from ottla.storage.log.log_owner import LogHooks
 from ottla.storage.log.log_state import LogState
 from ottla.storage.producers.producer_files import ProducerFiles
 from ottla.storage.producers.producer_state import ProducerStates
@@ -69,7 +69,7 @@ class SegmentFiles:
         state.segments.append(new)
         state.unsealed.append(old)
         self.write_indexes(old)
-        self._hooks.on_roll()
+        self._hooks.owner.on_roll()
         return new
 
     def create(self, base_offset: Offset, now_ms: int) -> Segment:
@@ -128,8 +128,7 @@ class SegmentFiles:
         state = self._state
         paths = await segment.rename_to_deleted()
         await state.disk.fsync_directory(state.directory)
-        if self._hooks.remove_later is not None:
-            self._hooks.remove_later(paths, state.config.file_delete_delay_ms)
+        if self._hooks.owner.remove_later(paths, state.config.file_delete_delay_ms):
             return
         for path in paths:
             with suppress(FileNotFoundError):

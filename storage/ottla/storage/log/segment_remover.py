@@ -13,7 +13,7 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.storage.disk.disk_errors import is_disk_failure
 from ottla.storage.log.log_health import LogHealth
-from ottla.storage.log.log_hooks import LogHooks
+from ottla.storage.log.log_owner import LogHooks
 from ottla.storage.log.log_state import LogState
 from ottla.storage.log.segment_files import SegmentFiles
 from ottla.storage.segments.retention import deletable_count
@@ -65,7 +65,7 @@ class SegmentRemover:
 
     async def _keep_log_start(self) -> None:
         offset = self._state.log_start_offset
-        await self._hooks.on_log_start_raised()
+        await self._hooks.owner.on_log_start_raised()
         self._durable_start = max(self._durable_start, offset)
 
     def raise_log_start(self, offset: Offset) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ottla.model.ids import NO_OFFSET, Offset
 from ottla.storage.disk.disk_seam import when_cached
 from ottla.storage.log.log_health import LogHealth
-from ottla.storage.log.log_hooks import LogHooks
+from ottla.storage.log.log_owner import LogHooks
 from ottla.storage.log.log_state import LogState
 from ottla.storage.log.segment_files import SegmentFiles
 from ottla.storage.producers.producer_snapshot import decode_snapshot
@@ -64,7 +64,7 @@ class Truncator:
             return await self._truncate_to(offset)
         finally:
             state.note_hole(state.hole_offset)
-            self._hooks.after_truncation()
+            self._hooks.owner.after_truncation()
 
     async def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Remove all records of the log durably. It is then empty, and begins and ends at
@@ -74,7 +74,7 @@ class Truncator:
             await self._end_cleaning(min(offset, self._state.log_start_offset))
             await self._begin_again_at(offset)
         finally:
-            self._hooks.after_truncation()
+            self._hooks.owner.after_truncation()
 
     async def begin_at(
         self,
@@ -99,15 +99,15 @@ class Truncator:
         try:
             await self._end_cleaning(min(log_start_offset, self._state.log_start_offset))
             await self._begin_again_at(offset, log_start_offset, known, producers)
-            await self._hooks.on_log_start_raised()
+            await self._hooks.owner.on_log_start_raised()
         except OSError as error:
             self._health.refuse(error)
         finally:
-            self._hooks.after_truncation()
+            self._hooks.owner.after_truncation()
 
     async def _end_cleaning(self, offset: Offset) -> None:
         try:
-            await self._hooks.before_truncation(offset)
+            await self._hooks.owner.before_truncation(offset)
         except OSError as error:
             self._health.refuse(error)
         self._health.check_online()
@@ -243,4 +243,4 @@ class Truncator:
         watermark below their earlier values `checkpoint` and `high_watermark`."""
         state = self._state
         if state.recovery_checkpoint < checkpoint or state.high_watermark < high_watermark:
-            await self._hooks.on_offsets_decreased()
+            await self._hooks.owner.on_offsets_decreased()

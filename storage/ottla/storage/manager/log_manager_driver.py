@@ -22,7 +22,7 @@ from uuid import UUID
 import trio
 
 from ottla.model.errors import ErrorCode, RefusedError
-from ottla.model.ids import TopicIdPartition, TopicPartition
+from ottla.model.ids import Offset, TopicIdPartition, TopicPartition
 from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
@@ -43,6 +43,7 @@ from ottla.storage.disk.disk_errors import is_disk_failure
 from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.log.log import Log
 from ottla.storage.log.log_health import refusal_of
+from ottla.storage.log.log_owner import LogOwner
 from ottla.storage.losses.known_losses_driver import KnownLosses
 from ottla.storage.losses.log_losses import LogLoss, ReplicaPlacement
 from ottla.storage.manager.delayed_removal_driver import DelayedRemoval
@@ -93,9 +94,9 @@ async def open_log_manager(
         logs.abandon()
 
 
-class _LogCallbacks:
-    """Callbacks of one log that is online in a log directory. This object takes less memory than a
-    function object for each callback."""
+class PlacedLogOwner(LogOwner):
+    """Owner of one log that is online in a log directory: the log manager, its cleaner, and the
+    upkeep of the directory."""
 
     __slots__ = ("_directory", "_log", "_manager", "_partition")
 
@@ -107,21 +108,38 @@ class _LogCallbacks:
         self._log = log
         self._directory = directory
 
-    def request_flush(self) -> None:
-        """Schedule a flush of the log, which has rolled."""
-        self._manager.request_flush(self._partition)
-
-    def fail_directory(self, reason: str) -> None:
+    def on_disk_failed(self, reason: str) -> None:
         """Take the log directory offline, because a file of the log has failed."""
         self._manager.fail_directory(self._directory, reason)
 
-    async def keep_log_start(self) -> None:
+    def on_disk_full(self) -> None:
+        """Report that the disk of the log directory is full."""
+        self._directory.free_space.note_refused()
+
+    def on_roll(self) -> None:
+        """Schedule a flush of the log, which has rolled."""
+        self._manager.request_flush(self._partition)
+
+    async def on_offsets_decreased(self) -> None:
+        """Write the checkpoints of the directory after a truncation of the log."""
+        await self._manager._write_lower_checkpoints(self._directory)
+
+    async def on_log_start_raised(self) -> None:
         """Write the log's start offset to the checkpoint of its directory."""
         await self._manager._keep_log_start(self._directory, self._partition, self._log)
 
-    async def write_lower_checkpoints(self) -> None:
-        """Write the checkpoints of the directory after a truncation of the log."""
-        await self._manager._write_lower_checkpoints(self._directory)
+    def remove_later(self, paths: list[str], delay_ms: int) -> bool:
+        """Schedule the removal of files that were renamed to `.deleted`."""
+        self._manager._upkeep[self._directory].removal.add(paths, delay_ms)
+        return True
+
+    async def before_truncation(self, offset: Offset) -> None:
+        """Stop a compaction of the log before its records from an offset on are removed."""
+        await self._manager.cleaner.prepare_truncation(self._partition, self._log, offset)
+
+    def after_truncation(self) -> None:
+        """Allow compactions of the log again."""
+        self._manager.cleaner.resume(self._partition)
 
 
 class LogManager:
@@ -309,20 +327,12 @@ class LogManager:
                 _LOGGER.warning("losses of complete replicas could not be removed: %s", error)
 
     def place(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
-        """Bring a partition's log online, and connect its callbacks (hooks) to the log
-        directory."""
+        """Bring a partition's log online, and become its owner."""
         assert partition not in self._placed
         self._placed[partition] = PlacedLog(log, directory)
         self._log_counts[directory.path] += 1
         log.share_producer_budget(self._producer_budget)
-        self.cleaner.watch(partition, log)
-        hooks, callbacks = log.hooks, _LogCallbacks(self, partition, log, directory)
-        hooks.on_roll = callbacks.request_flush
-        hooks.on_disk_failed = callbacks.fail_directory
-        hooks.on_disk_full = directory.free_space.note_refused
-        hooks.remove_later = self._upkeep[directory].removal.add
-        hooks.on_log_start_raised = callbacks.keep_log_start
-        hooks.on_offsets_decreased = callbacks.write_lower_checkpoints
+        log.hooks.owner = PlacedLogOwner(self, partition, log, directory)
 
     def displace(self, partition: TopicPartition) -> PlacedLog | None:
         """Take a partition's log out of use. Returns the log and its log directory, or None if the

@@ -33,6 +33,7 @@ from ottla.storage.disk.directory_names import future_name
 from ottla.storage.disk.disk_seam import Disk, NotCachedError
 from ottla.storage.disk.slice import FileSlice, SliceError
 from ottla.storage.log.log import Log, open_log
+from ottla.storage.log.log_owner import LogOwner, ignore_truncation
 from ottla.storage.log.log_reader import LogRead
 from ottla.storage.manager.log_names_driver import free_name, wait_until_idle
 from ottla.storage.manager.log_recovery_driver import rename_to_stray
@@ -154,7 +155,7 @@ class LogMove:
                     await self._bring_in_lacking()
                     await trio.sleep(RETRY_S)
         finally:
-            self.source.hooks.on_truncated = _ignore
+            self.source.hooks.on_truncated = ignore_truncation
             self.source.file_tasks.on_idle = _idle
 
     async def remove_copy(self) -> None:
@@ -185,7 +186,7 @@ class LogMove:
         path = self._path = f"{self.target.path}/{name}"
         await self._disk.makedirs(path)
         copy = await self._open(path)
-        self._watch(copy)
+        copy.hooks.owner = _CopyOwner(self._ports)
         if self.source.local_start_offset > NOTHING:
             await self._begin_again(copy)
         return copy
@@ -222,10 +223,6 @@ class LogMove:
             now_ms=self._ports.clock.wall_ms(),
             rng=self._ports.rng,
         )
-
-    def _watch(self, copy: Log) -> None:
-        """Register callbacks that take the target directory offline if a file of the copy fails."""
-        copy.hooks.on_disk_failed = self._ports.fail_target
 
     async def _catch_up(self, copy: Log) -> None:
         """Copy the moving log in pieces until less than one piece (`PIECE_BYTES`) is missing."""
@@ -313,7 +310,7 @@ class LogMove:
             self.has_name = True
         await self._disk.fsync_directory(self.target.path)
         renamed = await self._open(path)
-        self._watch(renamed)
+        renamed.hooks.owner = _CopyOwner(self._ports)
         return renamed
 
     async def _switch_in_idle_iteration(self, copy: Log) -> bool:
@@ -384,8 +381,18 @@ class LogMove:
         self._shared_end = offset if known is None else min(known, offset)
 
 
-def _ignore(offset: Offset) -> None:
-    """Default truncation callback of a log that is not being copied. Does nothing."""
+class _CopyOwner(LogOwner):
+    """Owner of the copy of a moving log, which takes the target directory offline if a file of the
+    copy fails."""
+
+    __slots__ = ("_ports",)
+
+    def __init__(self, ports: MovePorts) -> None:
+        self._ports = ports
+
+    def on_disk_failed(self, reason: str) -> None:
+        """Take the target directory offline."""
+        self._ports.fail_target(reason)
 
 
 def _idle() -> None:

@@ -28,6 +28,8 @@ after a kill."""
 class ProducerFiles:
     """Writer and remover of the producer files of one log."""
 
+    __slots__ = ("_digested", "_digests", "_directory", "_disk", "_known", "_unsynced")
+
     def __init__(self, disk: Disk, directory: str, snapshots: list[int] | None) -> None:
         """Create the object for a log's producer files. `snapshots` are the offsets of the valid
         producer snapshots, or None if they are not known."""

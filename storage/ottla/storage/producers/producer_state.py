@@ -126,6 +126,12 @@ class ProducerBudget:
         self.count_max = count_max
 
 
+_NONE_OPEN: dict[Offset, ProducerId] = {}
+_NONE_COMPLETED: dict[Offset, Offset] = {}
+# Logs without transactions share these dicts, which always stay empty: two more empty dicts would
+# take 128 bytes in each log. The first entry is added by assigning a new dict.
+
+
 class ProducerStates:
     """The states of all producers of one log, up to the offset `end_offset`."""
 
@@ -146,10 +152,10 @@ class ProducerStates:
         replayed from the log."""
         self._budget = ProducerBudget()
         self.producers: dict[int, ProducerEntry] = {}
-        self._open: dict[Offset, ProducerId] = {}
+        self._open: dict[Offset, ProducerId] = _NONE_OPEN
         """Producer id of each open transaction, by the transaction's first offset in ascending
         order."""
-        self.completed: dict[Offset, Offset] = {}
+        self.completed: dict[Offset, Offset] = _NONE_COMPLETED
         """Transactions whose marker is above the high watermark: the marker's offset, by the
         transaction's first offset."""
         self.verifications = Verifications()
@@ -280,7 +286,7 @@ class ProducerStates:
         producer.last_timestamp_ms = timestamp_ms
         if attributes & TRANSACTIONAL_FLAG and producer.txn_first_offset == NO_OFFSET:
             producer.txn_first_offset = base_offset
-            self._open[base_offset] = ProducerId(producer_id)
+            self._note_open(base_offset, producer_id)
         return None
 
     def _end_transaction(
@@ -294,7 +300,10 @@ class ProducerStates:
             return None
         producer.txn_first_offset = NO_OFFSET
         del self._open[first_offset]
-        self.completed[first_offset] = last_offset
+        if self.completed:
+            self.completed[first_offset] = last_offset
+        else:
+            self.completed = {first_offset: last_offset}
         return CompletedTransaction(
             ProducerId(header.producer_id), first_offset, last_offset, marker.is_abort
         )
@@ -437,8 +446,14 @@ class ProducerStates:
         self.producers[producer_id] = producer
         self._budget.count += 1
         if producer.txn_first_offset != NO_OFFSET:
-            self._open[producer.txn_first_offset] = ProducerId(producer_id)
+            self._note_open(producer.txn_first_offset, producer_id)
             self._open = dict(sorted(self._open.items()))
+
+    def _note_open(self, first_offset: Offset, producer_id: int) -> None:
+        if self._open:
+            self._open[first_offset] = ProducerId(producer_id)
+        else:
+            self._open = {first_offset: ProducerId(producer_id)}
 
 
 def find_duplicate(producer: ProducerEntry, header: BatchHeader) -> SequencedBatch | None:

@@ -11,11 +11,13 @@ NO_EPOCHS = EpochCache().encode()
 class EpochFile:
     """Writer of the `leader-epoch-checkpoint` file of one log."""
 
+    __slots__ = ("_directory", "_disk", "_durable", "_written_change")
+
     def __init__(self, disk: Disk, directory: str, durable: bytes | None) -> None:
         """Create the file object. `durable` is the content of the file that is known to be durable
         (NO_EPOCHS if the file does not exist), or None if the durable content is unknown."""
         self._disk = disk
-        self._path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+        self._directory = directory
         self._durable = durable
         self._written_change: int | None = None
 
@@ -36,6 +38,7 @@ class EpochFile:
         data = epochs.encode()
         if data != self._durable:
             self._durable = None
-            await self._disk.write_atomically(self._path, data)
+            path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
+            await self._disk.write_atomically(path, data)
             self._durable = data
         self._written_change = change_count

@@ -99,6 +99,10 @@ def max_timestamp_of(header: bytes | bytearray) -> int:
     return int(_TIMESTAMP.unpack_from(header, MAX_TIMESTAMP_AT)[0])
 
 
+_NONE_RECENT: dict[int, tuple[int, int]] = {}
+"""Dict that segments with few appended batches share. It always stays empty."""
+
+
 class Segment:
     """One segment of a log: the batches from `base_offset` up to the base offset of the next
     segment."""
@@ -190,7 +194,7 @@ class Segment:
         self._recent: dict[int, tuple[int, int]] = {}
         """File position and size in bytes of each of the most recently appended batches, by base
         offset."""
-        self._recent_before: dict[int, tuple[int, int]] = {}
+        self._recent_before: dict[int, tuple[int, int]] = _NONE_RECENT
         """File position and size in bytes of the batches appended before those in `_recent`, by
         base offset. The whole dict is replaced once `_recent` is full."""
 
@@ -458,7 +462,7 @@ class Segment:
         self._bytes_since_entry = 0
         places = {**self._recent_before, **self._recent}
         self._recent = {at: place for at, place in places.items() if place[0] < position}
-        self._recent_before = {}
+        self._recent_before = _NONE_RECENT
         if position == 0:
             self.first_timestamp_ms = NO_TIMESTAMP
 

@@ -26,7 +26,6 @@ from ottla.node.quorum.metadata_log import MetadataLog
 from ottla.node.quorum.reserved_space import ReservedSpace
 from ottla.raft.effects import Append
 from ottla.storage.directories.checkpoints_driver import CheckpointLine, Checkpoints
-from ottla.storage.directories.log_directory_driver import LogDirectory
 from ottla.storage.disk import disk_errors
 from ottla.storage.disk.disk_seam import DiskFile
 from ottla.storage.log.log import Log
@@ -34,7 +33,7 @@ from ottla.storage.log.log_health import LogHealth
 from ottla.storage.log.segment_remover import SegmentRemover
 from ottla.storage.log.truncator import Truncator
 from ottla.storage.manager import log_manager_driver
-from ottla.storage.manager.log_manager_driver import LogManager
+from ottla.storage.manager.log_manager_driver import PlacedLogOwner
 from ottla.storage.producers.producer_state import ProducerStates
 from ottla.storage.segments.entry_file import EntryFile
 
@@ -44,15 +43,7 @@ DISKS, MOVES, NAMES = "disks", "moves", "names"
 
 
 def _keep_the_failure_to_the_log() -> Any:
-    original = LogManager.place
-
-    def place(
-        self: LogManager, partition: TopicPartition, log: Log, directory: LogDirectory
-    ) -> None:
-        original(self, partition, log, directory)
-        log.hooks.on_disk_failed = lambda reason: None
-
-    return patched(LogManager, place=place)
+    return patched(PlacedLogOwner, on_disk_failed=lambda self, reason: None)
 
 
 def _take_want_of_descriptors_for_a_failure() -> Any:

@@ -19,6 +19,7 @@ from ottla.jepsen.world.walk.stepping import CrashingDisk, ProcessEnd, SteppedTa
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.storage.log.log import Log, open_log
+from ottla.storage.log.log_owner import LogOwner
 from ottla.storage.segments.log_config import LogConfig
 
 DIRECTORY = "/data/orders-0"
@@ -28,6 +29,20 @@ SEGMENT_BYTES = (600, 400, 1_200)
 INDEX_INTERVAL_BYTES = (100, 0, 250)
 INDEX_BYTES = (120, 48)
 RETENTION_BYTES = (-1, 800)
+
+
+class _LifeOwner(LogOwner):
+    """Owner of the log of a `LogLife`, which writes the checkpoint of the recovery point."""
+
+    __slots__ = ("_life",)
+
+    def __init__(self, life: "LogLife") -> None:
+        self._life = life
+
+    async def on_offsets_decreased(self) -> None:
+        """Write the checkpoint of the log's recovery point. The log calls this before it is
+        truncated below its recovery point."""
+        self._life.keep_recovery_point()
 
 
 class LogLife:
@@ -226,7 +241,7 @@ class LogLife:
         self._is_restarted = True
         self.figures["recoveries"] += 1
         self.log = log
-        log.hooks.on_offsets_decreased = self._on_offsets_decreased
+        log.hooks.owner = _LifeOwner(self)
         self._recovery_checkpoint = min(self._recovery_checkpoint, log.recovery_checkpoint)
         storage.check_whole(log, model)
         if self.chance.below(8) == 1:
@@ -244,12 +259,11 @@ class LogLife:
         if after[:2] + after[3:] != before[:2] + before[3:]:
             raise Violation("RecoveryIsIdempotent", f"{before}, then {after}")
         storage.check_whole(again, self.model)
-        again.hooks.on_offsets_decreased = self._on_offsets_decreased
+        again.hooks.owner = _LifeOwner(self)
         self.log = again
 
-    async def _on_offsets_decreased(self) -> None:
-        """Write the checkpoint of the log's recovery point. The log calls this before it is
-        truncated below its recovery point."""
+    def keep_recovery_point(self) -> None:
+        """Write the checkpoint of the log's recovery point."""
         assert self.log is not None
         self._recovery_checkpoint = self.log.recovery_checkpoint
         self.rare.sometimes("a truncation goes below the recovery point")
