@@ -106,8 +106,8 @@ class Call:
     """One request's way through a handler: its context, and the answer once there is one."""
 
     def __init__(self, api_key: int, version: int, peer: Peer, arrived_ms: int) -> None:
-        header = RequestHeader(api_key, version, 7, "test", 0)
-        self.slot = ResponseSlot(self, header)
+        header = RequestHeader(api_key, version, "test", 0)
+        self.slot = ResponseSlot(self, header, 7)
         self.context = RequestContext(header, peer, self.slot, arrived_ms)
         self.is_completed = False
         self.is_in_steps = False

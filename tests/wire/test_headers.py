@@ -1,9 +1,12 @@
 """Frames and headers, against their own schemas and against bytes written out by hand."""
 
 import random
+import re
 import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ottla.model.errors import ProtocolError
 from ottla.wire import codec, headers
@@ -18,20 +21,21 @@ ResponseHeader = message_module("ResponseHeader").ResponseHeader
 
 def test_a_flexible_request_header_keeps_the_long_length_of_its_client_id() -> None:
     frame = bytes.fromhex("0000 0009 00000007 0002 6d65 00") + b"body"
-    assert headers.decode_request_header(frame).fields() == (0, 9, 7, "me", 13)
+    assert headers.decode_request_header(frame).fields() == (0, 9, "me", 13)
+    assert headers.correlation_id_of(frame) == 7
     assert headers.encode_request_header(0, 9, 7, "me") + b"body" == frame
 
 
 def test_an_old_request_header_has_no_tagged_fields() -> None:
     frame = bytes.fromhex("0000 0008 ffffffff ffff")
-    assert headers.decode_request_header(frame).fields() == (0, 8, -1, None, 10)
+    assert headers.decode_request_header(frame).fields() == (0, 8, None, 10)
     assert headers.encode_request_header(0, 8, -1, None) == frame
 
 
 def test_unknown_tagged_fields_of_a_header_are_skipped() -> None:
     frame = bytes.fromhex("0003 000c 00000001 0000 02 07 02 aabb 63 00") + b"body"
     header = headers.decode_request_header(memoryview(frame))
-    assert header.fields() == (3, 12, 1, "", len(frame) - 4)
+    assert header.fields() == (3, 12, "", len(frame) - 4)
 
 
 @pytest.mark.parametrize("key", sorted(API))
@@ -49,9 +53,10 @@ def test_a_request_header_is_what_its_schema_says(key: int, client_id: str | Non
         expected = codec.encode(message, 2 if is_flexible else 1)
         assert headers.encode_request_header(key, version, -5, client_id) == expected
         assert headers.decode_request_header(expected).fields() == (
-            *(key, version, -5, client_id),
+            *(key, version, client_id),
             len(expected),
         )
+        assert headers.correlation_id_of(expected) == -5
 
 
 @pytest.mark.parametrize("key", sorted(API))
@@ -77,7 +82,7 @@ def test_tagged_fields_of_a_response_header_are_skipped() -> None:
 
 def test_a_version_too_high_still_has_a_header() -> None:
     frame = bytes.fromhex("0012 7fff 00000001 ffff 00") + b"whatever"
-    assert headers.decode_request_header(frame).fields() == (18, 32767, 1, None, 11)
+    assert headers.decode_request_header(frame).fields() == (18, 32767, None, 11)
 
 
 @pytest.mark.parametrize("key", [-1, 4, 7, 999, 29999])
@@ -98,6 +103,9 @@ def test_a_header_that_ends_at_any_earlier_byte_is_refused() -> None:
             headers.decode_response_header(PRODUCE, 9, response[:length])
 
 
+CONTEXT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
 def test_garbage_gives_a_header_or_a_protocol_error() -> None:
     chance = random.Random(7)
     for _ in range(5_000):
@@ -107,6 +115,45 @@ def test_garbage_gives_a_header_or_a_protocol_error() -> None:
         except ProtocolError:
             continue
         assert 10 <= header.body_at <= len(frame)
+
+
+HEADERS = st.tuples(
+    st.sampled_from(sorted(API)),
+    st.integers(0, 13),
+    st.integers(-2, 3),
+    st.sampled_from([None, "", "shop", "shops", "s" * 300]),
+    st.sampled_from([None, CONTEXT]),
+)
+
+
+@given(st.lists(HEADERS, max_size=12), st.integers(0, 400))
+def test_headers_of_one_connection_are_those_of_their_frames(
+    fields: list[tuple[int, int, int, str | None, bytes | None]], length: int
+) -> None:
+    """A header that is equal but for its correlation id is not decoded again."""
+    decoder = headers.HeaderDecoder()
+    for each in fields:
+        whole = headers.encode_request_header(*each) + b"body"
+        for sent in (whole, whole, whole[:length], whole):
+            try:
+                expected = headers.decode_request_header(sent)
+            except ProtocolError as error:
+                with pytest.raises(ProtocolError, match=re.escape(error.where)):
+                    decoder.decode(sent)
+                continue
+            assert decoder.decode(memoryview(sent)).fields() == expected.fields()
+            assert decoder.correlation_id == headers.correlation_id_of(sent)
+
+
+def test_requests_that_differ_in_the_correlation_id_share_a_header() -> None:
+    decoder = headers.HeaderDecoder()
+    first, second, other = (
+        decoder.decode(headers.encode_request_header(0, 9, number, client_id) + b"body")
+        for number, client_id in ((1, "shop"), (2, "shop"), (2, "shoq"))
+    )
+    assert first is second
+    assert decoder.correlation_id == 2
+    assert (first.client_id, other.client_id) == ("shop", "shoq")
 
 
 def test_the_length_counts_every_chunk_without_touching_one() -> None:
@@ -129,9 +176,6 @@ def test_a_length_is_read_where_it_stands() -> None:
 def test_a_negative_or_too_large_length_is_refused(length: int) -> None:
     with pytest.raises(ProtocolError):
         frame_length(length.to_bytes(4, signed=True), bytes_max=256)
-
-
-CONTEXT = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 @pytest.mark.parametrize("client_id", [None, "", "shop"])

@@ -89,8 +89,8 @@ async def test_a_change_of_state_is_taken_from_where_the_setting_says(
         return DrainBrokerResponse()
 
     own = OwnRequests(replace(config_with(), admin_requests=allowed))
-    header = RequestHeader(DRAIN_BROKER, 0, 7, "test", 0)
-    context = RequestContext(header, peer(host), ResponseSlot(None, header), 0)  # type: ignore[arg-type]
+    header = RequestHeader(DRAIN_BROKER, 0, "test", 0)
+    context = RequestContext(header, peer(host), ResponseSlot(None, header, 7), 0)  # type: ignore[arg-type]
     answer = await finished(own.guarded(drain)(context, DrainBrokerRequest()))
     if remedy is None:
         assert (answer, len(done)) == (DrainBrokerResponse(), 1)

@@ -39,7 +39,7 @@ async def test_what_a_second_costs_is_bounded_however_many_requests_are_traced(
     written = 0
 
     def finish_one() -> None:
-        header = RequestHeader(PRODUCE, 9, 1, "shop", 0)
+        header = RequestHeader(PRODUCE, 9, "shop", 0)
         trace = traces.begin(header, PEER, context=None, received_ns=1, taken_ns=2)
         assert trace is not None
         traces.finish(trace)
@@ -79,7 +79,7 @@ def test_the_span_of_a_request_has_the_status_of_its_answer(
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
     traces = RequestTraces(1.0, RealRng(), now_ns=lambda: 9)
-    header = RequestHeader(PRODUCE, 9, 1, "shop", 0)
+    header = RequestHeader(PRODUCE, 9, "shop", 0)
     trace = traces.begin(header, PEER, context=None, received_ns=1, taken_ns=2)
     assert trace is not None
     trace.error_code = code

@@ -52,12 +52,12 @@ class ScriptedBroker:
             highest = max(self.knows, 0)
             if version > highest:
                 self.asked.append((version, None, -1))
-                return self._encoded(header, 0, self._refused_version())
+                return self._encoded(frame, 0, self._refused_version())
             request = codec.decode(ApiVersionsRequest, version, frame, header.body_at)
             self.asked.append((version, request.cluster_id, request.node_id))
-            return self._encoded(header, version, self._versions(request))
+            return self._encoded(frame, version, self._versions(request))
         assert key == apis.METADATA
-        return None if self.is_silent else self._encoded(header, version, self._metadata())
+        return None if self.is_silent else self._encoded(frame, version, self._metadata())
 
     def _refused_version(self) -> ApiVersionsResponse:
         rows = [] if self.knows < 0 else [self._own_row()]
@@ -86,10 +86,11 @@ class ScriptedBroker:
         )
 
     @staticmethod
-    def _encoded(header: headers.RequestHeader, version: int, answer: Message) -> bytes:
-        key = header.api_key
+    def _encoded(frame: bytes, version: int, answer: Message) -> bytes:
+        key = headers.decode_request_header(frame).api_key
         body = codec.encode(answer, version)
-        return headers.answer_start(key, version, header.correlation_id, len(body)) + body
+        start = headers.answer_start(key, version, headers.correlation_id_of(frame), len(body))
+        return start + body
 
 
 class MemoryStream:

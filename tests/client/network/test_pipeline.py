@@ -32,7 +32,7 @@ class Peer:
             if len(self._received) >= 4 + length > 4:
                 frame = bytes(self._received[4 : 4 + length])
                 del self._received[: 4 + length]
-                return headers.decode_request_header(frame).correlation_id
+                return headers.correlation_id_of(frame)
             self._received += await self._stream.receive_some(65_536)
 
     async def answer(self, correlation_id: int, mark: str) -> None:

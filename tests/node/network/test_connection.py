@@ -142,7 +142,7 @@ class World:
         return self.answer(context, body, ProduceResponse(responses=[]))
 
     def answer(self, context: RequestContext, body: Any, response: Message) -> Any:
-        correlation_id = context.header.correlation_id
+        correlation_id = context.slot.correlation_id
         self.seen.append((correlation_id, body))
         self.contexts.append(context)
         if correlation_id in self.awaits:
@@ -156,7 +156,7 @@ class World:
         self.connection.on_bytes(memoryview(bytearray(data)), now_ms)
 
     def complete(self, correlation_id: int) -> None:
-        context = next(c for c in self.contexts if c.header.correlation_id == correlation_id)
+        context = next(c for c in self.contexts if c.slot.correlation_id == correlation_id)
         is_produce = context.header.api_key == PRODUCE
         context.slot.complete(ProduceResponse() if is_produce else HeartbeatResponse())
 

@@ -54,9 +54,7 @@ class Stopwatch:
 
 
 def header_of(api_key: int) -> RequestHeader:
-    return RequestHeader(
-        api_key=api_key, api_version=9, correlation_id=1, client_id="shop", body_at=0
-    )
+    return RequestHeader(api_key=api_key, api_version=9, client_id="shop", body_at=0)
 
 
 def begun(

@@ -25,7 +25,7 @@ class State:
 def key_of(
     cache: ResponseCache, body: bytes, version: int = 12, client_key: ClientKey = ANYONE
 ) -> CacheKey:
-    header = RequestHeader(3, version, 1, "c", 4)
+    header = RequestHeader(3, version, "c", 4)
     found = cache.key(header, DOOR, memoryview(b"head" + body), client_key)
     assert found is not None
     return found
@@ -109,4 +109,4 @@ def test_what_is_large_is_not_kept() -> None:
     cache.keep(key_of(cache, b"ask"), state.now, bytes(ANSWER_BYTES_MAX + 1))
     assert cache.find(key_of(cache, b"ask")) is None
     large = memoryview(bytes(REQUEST_BYTES_MAX + 5))
-    assert cache.key(RequestHeader(3, 12, 1, "c", 4), DOOR, large) is None
+    assert cache.key(RequestHeader(3, 12, "c", 4), DOOR, large) is None

@@ -73,7 +73,7 @@ class Owner:
 
 
 def slot_of(owner: Owner) -> ResponseSlot:
-    return ResponseSlot(owner, RequestHeader(METADATA, VERSION, 7, "test", 0))
+    return ResponseSlot(owner, RequestHeader(METADATA, VERSION, "test", 0), 7)
 
 
 def counted(count: int, done: list[str], name: str) -> Steps[Message]:
@@ -203,7 +203,7 @@ def dispatched(body: bytes) -> object:
         seen.append(request)
         return MetadataResponse(controller_id=len(request.topics or ()))
 
-    header = RequestHeader(METADATA, VERSION, 7, "test", 0)
+    header = RequestHeader(METADATA, VERSION, "test", 0)
     context = RequestContext(header, PEER, slot_of(Owner()), 0)
     return Dispatcher({METADATA: handle}).dispatch(context, memoryview(body))
 

@@ -102,8 +102,8 @@ class QuotaWorld:
     def arrive(
         self, api_key: int, frame_bytes: int = 100, version: int = 9, client_id: str = "test"
     ) -> ResponseSlot:
-        header = RequestHeader(api_key, version, 7, client_id, 0)
-        slot = ResponseSlot(self.owner, header, self.loop_ns)
+        header = RequestHeader(api_key, version, client_id, 0)
+        slot = ResponseSlot(self.owner, header, 7, self.loop_ns)
         self.quotas.charge(RequestContext(header, PEER, slot, self.clock.now_ms), frame_bytes)
         return slot
 
@@ -168,8 +168,8 @@ def test_clients_that_are_throttled_under_ever_new_names_do_not_fill_the_log(
     world = QuotaWorld()
     world.quotas.set_quotas({ANY_CLIENT: {"producer_byte_rate": 1_000}})
     for number in range(100):
-        header = RequestHeader(PRODUCE, 9, 7, f"client-{number}", 0)
-        slot = ResponseSlot(world.owner, header, 1)
+        header = RequestHeader(PRODUCE, 9, f"client-{number}", 0)
+        slot = ResponseSlot(world.owner, header, 7, 1)
         world.quotas.charge(RequestContext(header, PEER, slot, world.clock.now_ms), 99_996)
     assert len(caplog.records) == LINES_PER_WINDOW_MAX
 

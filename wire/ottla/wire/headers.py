@@ -85,34 +85,24 @@ def frame_length(data: bytes | bytearray | memoryview, at: int = 0, *, bytes_max
 
 
 class RequestHeader:
-    """Decoded header of a request: API key, version, correlation id, client id, and the position of
-    the request's body in the frame."""
+    """Decoded header of a request: API key, version, client id, and the position of the request's
+    body in the frame.
 
-    __slots__ = ("api_key", "api_version", "body_at", "client_id", "correlation_id")
+    The correlation id is not part of it (see `correlation_id_of`), so that requests of one client
+    share a header. It must therefore not be changed.
+    """
 
-    def __init__(
-        self,
-        api_key: int,
-        api_version: int,
-        correlation_id: int,
-        client_id: str | None,
-        body_at: int,
-    ) -> None:
+    __slots__ = ("api_key", "api_version", "body_at", "client_id")
+
+    def __init__(self, api_key: int, api_version: int, client_id: str | None, body_at: int) -> None:
         self.api_key = api_key
         self.api_version = api_version
-        self.correlation_id = correlation_id
         self.client_id = client_id
         self.body_at = body_at
 
-    def fields(self) -> tuple[int, int, int, str | None, int]:
+    def fields(self) -> tuple[int, int, str | None, int]:
         """Return all fields of the request header, in the order of the constructor's parameters."""
-        return (
-            self.api_key,
-            self.api_version,
-            self.correlation_id,
-            self.client_id,
-            self.body_at,
-        )
+        return self.api_key, self.api_version, self.client_id, self.body_at
 
     def __repr__(self) -> str:
         return f"RequestHeader{self.fields()}"
@@ -155,7 +145,7 @@ def decode_request_header(frame: bytes | memoryview) -> RequestHeader:
     Raises ProtocolError if the API is unknown.
     """
     try:
-        api_key, api_version, correlation_id, length = _read_fixed(frame)
+        api_key, api_version, _, length = _read_fixed(frame)
         flexible_from = _FLEXIBLE_FROM.get(api_key)
         if flexible_from is None:
             raise ProtocolError(f"there is no API {api_key}")
@@ -180,7 +170,78 @@ def decode_request_header(frame: bytes | memoryview) -> RequestHeader:
         raise ProtocolError("the request header ends too early") from None
     except UnicodeDecodeError:
         raise ProtocolError("client_id is no UTF-8") from None
-    return RequestHeader(api_key, api_version, correlation_id, client_id, at)
+    return RequestHeader(api_key, api_version, client_id, at)
+
+
+def correlation_id_of(frame: bytes | memoryview) -> int:
+    """Return the correlation id in the header of the request in a frame. The header must have been
+    decoded before."""
+    correlation_id: int = _CORRELATION.unpack_from(frame, CORRELATION_AT)[0]
+    return correlation_id
+
+
+CORRELATION_AT = 4
+"""Position in a frame of a request's correlation id, behind the API key and the version."""
+
+HEADER_BYTES_KEPT_MAX = 256
+"""Maximum size in bytes of a request header that a connection keeps for its next request. With a
+larger value, a client with a long client id uses more memory; with a smaller value, the headers of
+more clients are decoded for each request."""
+
+_AFTER_CORRELATION = CORRELATION_AT + _CORRELATION_BYTES
+_header_readers: dict[int, Callable[..., tuple[bytes, int, bytes]]] = {}
+"""Functions that read the bytes of a header before its correlation id, the correlation id, and the
+bytes after it, by the header's size in bytes."""
+
+
+def _header_reader_of(size: int) -> Callable[..., tuple[bytes, int, bytes]]:
+    """Return a function that reads a header of `size` bytes in three parts."""
+    read = _header_readers.get(size)
+    if read is None:
+        rest = size - _AFTER_CORRELATION
+        read = _header_readers[size] = struct.Struct(f">{CORRELATION_AT}si{rest}s").unpack_from
+    return read
+
+
+class HeaderDecoder:
+    """Decoder of the request headers on one connection.
+
+    In most cases, a request's header differs from that of the previous request on its connection in
+    the correlation id alone. It is then not decoded again, and both requests share one header.
+    """
+
+    __slots__ = ("_after", "_before", "_header", "_read", "correlation_id")
+
+    def __init__(self) -> None:
+        self.correlation_id = 0
+        """Correlation id of the request whose header was decoded last."""
+        self._header: RequestHeader | None = None
+        self._read = _header_reader_of(_FIXED_BYTES)
+        # Bytes of the previous header before and after its correlation id.
+        self._before = self._after = b""
+
+    def decode(self, frame: bytes | memoryview) -> RequestHeader:
+        """Decode and return the header of the request in a frame, as `decode_request_header` does.
+        Raises ProtocolError in the same cases."""
+        try:
+            before, self.correlation_id, after = self._read(frame)
+        except struct.error:
+            return self._decode_other(frame)
+        header = self._header
+        if header is not None and after == self._after and before == self._before:
+            return header
+        return self._decode_other(frame)
+
+    def _decode_other(self, frame: bytes | memoryview) -> RequestHeader:
+        """Decode a header that differs from the previous one, and keep it for the next request."""
+        header = decode_request_header(frame)
+        if header.body_at <= HEADER_BYTES_KEPT_MAX:
+            self._read = _header_reader_of(header.body_at)
+            self._before, self.correlation_id, self._after = self._read(frame)
+            self._header = header
+        else:
+            self.correlation_id = correlation_id_of(frame)
+        return header
 
 
 def trace_context_of(frame: memoryview, body_at: int) -> bytes | None:

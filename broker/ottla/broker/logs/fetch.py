@@ -326,7 +326,7 @@ class Fetch:
                 and not result.aborted
             ):
                 frame = flat_fetch_answer(
-                    slot.header.correlation_id,
+                    slot.correlation_id,
                     slot.settle_charge(),
                     session_id,
                     flat.place,

@@ -303,7 +303,7 @@ class ProduceApi:
                 ):
                     slot = context.slot
                     answer = flat_produce_answer(
-                        context.header.correlation_id,
+                        slot.correlation_id,
                         request.place,
                         outcome.base_offset,
                         outcome.log_append_time_ms,

@@ -26,8 +26,9 @@ class AnsweringStream(ABC):
         self._asked = bytearray()
 
     @abstractmethod
-    def take(self, asked: RequestHeader, body: memoryview) -> None:
-        """Accept one complete request of the client: its header `asked` and its body."""
+    def take(self, asked: RequestHeader, correlation_id: int, body: memoryview) -> None:
+        """Accept one complete request of the client: its header `asked`, its correlation id and its
+        body."""
 
     @abstractmethod
     async def receive_some(self, max_bytes: int, /) -> bytes:
@@ -46,7 +47,7 @@ class AnsweringStream(ABC):
             frame = memoryview(bytes(self._asked[LENGTH_BYTES:end]))
             del self._asked[:end]
             asked = headers.decode_request_header(frame)
-            self.take(asked, frame[asked.body_at :])
+            self.take(asked, headers.correlation_id_of(frame), frame[asked.body_at :])
 
     async def receive_into(self, room: memoryview, /) -> int:
         """Receive bytes of responses into the caller's buffer `room`, as `receive_some` does.
@@ -65,9 +66,9 @@ class AnsweringStream(ABC):
         await trio.lowlevel.checkpoint()
 
 
-def framed_answer(asked: RequestHeader, body: bytes) -> bytes:
+def framed_answer(asked: RequestHeader, correlation_id: int, body: bytes) -> bytes:
     """Return the bytes of a response on the wire, with its frame and header."""
-    head = headers.encode_response_header(asked.api_key, asked.api_version, asked.correlation_id)
+    head = headers.encode_response_header(asked.api_key, asked.api_version, correlation_id)
     answer = head + body
     return len(answer).to_bytes(LENGTH_BYTES) + answer
 

@@ -28,14 +28,14 @@ class HostileStream(AnsweringStream):
         self._answer = answer
         self._sent = bytearray()
 
-    def take(self, asked: RequestHeader, body: memoryview) -> None:
+    def take(self, asked: RequestHeader, correlation_id: int, body: memoryview) -> None:
         """Respond to the client's request with the next response of the script."""
         key, version = asked.api_key, asked.api_version
         answer = api_versions(version) if key == apis.API_VERSIONS else self._answer(key, version)
         if answer is None:
             self.is_closed = True
             return
-        self._sent += framed_answer(asked, answer)
+        self._sent += framed_answer(asked, correlation_id, answer)
 
     async def receive_some(self, max_bytes: int, /) -> bytes:
         """Return the bytes of the hostile broker's responses, or b"" after the broker has

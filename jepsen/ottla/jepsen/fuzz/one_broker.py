@@ -235,7 +235,7 @@ class OneStream(AnsweringStream):
         self._free_s = 0.0
         self._news = trio.lowlevel.ParkingLot()
 
-    def take(self, asked: RequestHeader, body: memoryview) -> None:
+    def take(self, asked: RequestHeader, correlation_id: int, body: memoryview) -> None:
         """Send the response to a request when all earlier responses are sent. A request that gets
         no response also blocks the responses to all later requests."""
         answered = self._broker.answer(asked.api_key, asked.api_version, body)
@@ -244,7 +244,7 @@ class OneStream(AnsweringStream):
             return
         answer, delay_s = answered
         self._free_s = max(self._free_s, trio.current_time()) + delay_s
-        self._answers.append((self._free_s, framed_answer(asked, answer)))
+        self._answers.append((self._free_s, framed_answer(asked, correlation_id, answer)))
         self._news.unpark_all()
 
     async def receive_some(self, max_bytes: int, /) -> bytes:

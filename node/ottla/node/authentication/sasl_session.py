@@ -48,7 +48,7 @@ REAUTHENTICATION_PAUSE_MS = 1_000
 """Milliseconds after a login during which a SaslHandshake is treated as an ordinary request, as in
 Kafka."""
 
-RAW_TOKEN_HEADER = RequestHeader(SASL_AUTHENTICATE, 0, 0, None, 0)
+RAW_TOKEN_HEADER = RequestHeader(SASL_AUTHENTICATE, 0, None, 0)
 """Request header that stands for the missing header of a raw SASL token, which clients send after
 SaslHandshake version 0."""
 

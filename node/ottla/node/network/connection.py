@@ -31,7 +31,7 @@ from ottla.node.network.server.closed_hosts import CLOSED_HOST
 from ottla.node.network.steps import Answer, ThreadWork
 from ottla.wire.apis import OFFSET_COMMIT, PRODUCE, PUSH_TELEMETRY
 from ottla.wire.codec_types import Message
-from ottla.wire.headers import decode_request_header
+from ottla.wire.headers import HeaderDecoder, correlation_id_of
 
 FRAME_BYTES_MIN = 8
 """Size in bytes of the shortest request: a header of version 0 has API key, version and correlation
@@ -96,6 +96,7 @@ class Connection:
         "_frame_bytes_max",
         "_guard",
         "_has_ended",
+        "_headers",
         "_held",
         "_held_answer_bytes",
         "_host",
@@ -139,6 +140,7 @@ class Connection:
         self._frame_bytes_max = limits.frame_bytes_max
         self._requests_in_flight_max = limits.requests_in_flight_max
         self._responses = ResponseQueue()
+        self._headers = HeaderDecoder()
         self._held = InputWindow()
         self.output = OutputBuffer()
         self.last_active_ms = now_ms
@@ -544,8 +546,9 @@ class Connection:
     def _serve(self, frame: memoryview, started_ns: int, now_ms: int) -> None:
         if self._guard is not None and self._is_guarded(self._guard, frame, now_ms):
             return
-        header = decode_request_header(frame)
-        slot = ResponseSlot(self, header, started_ns)
+        headers = self._headers
+        header = headers.decode(frame)
+        slot = ResponseSlot(self, header, headers.correlation_id, started_ns)
         self._responses.slots.append(slot)
         self.request_count += 1
         result = self._dispatcher.dispatch(RequestContext(header, self.peer, slot, now_ms), frame)
@@ -578,7 +581,9 @@ class Connection:
             self._guard = None
         if answer is None:
             return False
-        slot = ResponseSlot(self, answer.header)
+        # A raw token has no header, and its response none either.
+        has_header = answer.message is not None
+        slot = ResponseSlot(self, answer.header, correlation_id_of(frame) if has_header else 0)
         self._responses.slots.append(slot)
         if (parts_at_ms := guard.answer(slot, answer)) is not None:
             self._is_ending = True

@@ -30,7 +30,7 @@ class LoopbackSlot(ResponseSlot):
     __slots__ = ("answered", "fault", "response")
 
     def __init__(self, header: RequestHeader) -> None:
-        super().__init__(NullSlotOwner(), header)
+        super().__init__(NullSlotOwner(), header, 0)
         self.answered = trio.Event()
         self.response: Message | None = None
         self.fault: Exception | None = None
@@ -96,7 +96,7 @@ class Loopback:
         """
         api_key = message.API_KEY
         version = self.version_of(api_key) if version is None else version
-        slot = LoopbackSlot(RequestHeader(api_key, version, 0, None, 0))
+        slot = LoopbackSlot(RequestHeader(api_key, version, None, 0))
         context = RequestContext(slot.header, self._peer, slot, self._clock.monotonic_ms())
         try:
             result: Any = self._dispatcher.serve_own(context, message)

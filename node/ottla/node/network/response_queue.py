@@ -100,6 +100,7 @@ class ResponseSlot:
         "charge",
         "chunks",
         "closes_connection",
+        "correlation_id",
         "error_code",
         "handled_ns",
         "header",
@@ -114,10 +115,13 @@ class ResponseSlot:
         self,
         owner: SlotOwner,
         header: RequestHeader,
+        correlation_id: int,
         started_ns: int = 0,
     ) -> None:
         self._owner: SlotOwner | None = owner
         self.header = header
+        self.correlation_id = correlation_id
+        """Number of the request, chosen by the client, which the response repeats."""
         self.chunks = NO_CHUNKS
         self.is_done = False
         self.closes_connection = False
@@ -168,7 +172,7 @@ class ResponseSlot:
             self.trace.note_answer(response)
         try:
             self.error_code = getattr(response, "error_code", 0)
-            chunks = encode_answer(response, header.api_key, version, header.correlation_id)
+            chunks = encode_answer(response, header.api_key, version, self.correlation_id)
         except Exception as fault:
             owner.on_answer_failed(fault)
             return
@@ -221,14 +225,14 @@ class ResponseSlot:
         if self.trace is not None:
             self.trace.note_answer(response)
         self.complete_frame(
-            framed_answer(body, header.api_key, header.api_version, header.correlation_id)
+            framed_answer(body, header.api_key, header.api_version, self.correlation_id)
         )
 
     def complete_body(self, body: bytes) -> None:
         """Answer the request with a response body that is already encoded, and for which the client
         is already charged."""
         header = self.header
-        start = answer_start(header.api_key, header.api_version, header.correlation_id, len(body))
+        start = answer_start(header.api_key, header.api_version, self.correlation_id, len(body))
         self.complete_frame([start + body])
 
     def complete_raw(self, data: bytes) -> None:

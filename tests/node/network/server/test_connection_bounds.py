@@ -53,7 +53,7 @@ async def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
 
 async def test_a_muted_connection_is_answered_again_after_its_delay() -> None:
     def on_request(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-        if context.header.correlation_id == 1:
+        if context.slot.correlation_id == 1:
             context.slot.mute_until(context.arrived_ms + 50)
         return HeartbeatResponse()
 

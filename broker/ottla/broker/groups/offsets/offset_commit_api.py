@@ -84,7 +84,7 @@ class FlatTopicCommit(TopicCommit):
         error code for each partition."""
         slot, rows = self._slot, self.rows
         codes: list[ErrorCode] = [said] * len(rows) if isinstance(said, ErrorCode) else said[0]
-        correlation_id, place = slot.header.correlation_id, self._committer.place
+        correlation_id, place = slot.correlation_id, self._committer.place
         answer = flat_commit_answer(correlation_id, place, rows, codes, slot.settle_charge())
         slot.complete_frame([answer])
 

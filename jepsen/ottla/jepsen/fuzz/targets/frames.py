@@ -23,7 +23,12 @@ from ottla.wire.codec import decode, encode
 from ottla.wire.codec_examples import example
 from ottla.wire.codec_types import Message
 from ottla.wire.compression import Codec, compress
-from ottla.wire.headers import decode_request_header, decode_response_header, encode_request_header
+from ottla.wire.headers import (
+    correlation_id_of,
+    decode_request_header,
+    decode_response_header,
+    encode_request_header,
+)
 from ottla.wire.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.find_coordinator_request import FindCoordinatorRequest
@@ -90,10 +95,13 @@ def _requests_of(data: bytes) -> Iterator[tuple[int, int, int]]:
         (length,) = LENGTH.unpack_from(data, at)
         if not 0 <= length <= len(data) - at - 4:
             return
-        header = decode_request_header(data[at + 4 : at + 4 + length])
-        again = encode_request_header(*header.fields()[:4])
-        assert decode_request_header(again).fields()[:4] == header.fields()[:4]
-        yield header.api_key, header.api_version, header.correlation_id
+        request = data[at + 4 : at + 4 + length]
+        header, correlation_id = decode_request_header(request), correlation_id_of(request)
+        key, version = header.api_key, header.api_version
+        again = encode_request_header(key, version, correlation_id, header.client_id)
+        assert decode_request_header(again).fields()[:3] == header.fields()[:3]
+        assert correlation_id_of(again) == correlation_id
+        yield key, version, correlation_id
         at += 4 + length
 
 

@@ -67,11 +67,11 @@ PEER = Peer(
     local_host="here",
     local_port=0,
 )
-FETCH_HEADER = RequestHeader(FetchRequest.API_KEY, FetchRequest.VERSIONS[-1], 0, None, 0)
+FETCH_HEADER = RequestHeader(FetchRequest.API_KEY, FetchRequest.VERSIONS[-1], None, 0)
 DELETE_HEADER = RequestHeader(
-    DeleteRecordsRequest.API_KEY, DeleteRecordsRequest.VERSIONS[-1], 0, None, 0
+    DeleteRecordsRequest.API_KEY, DeleteRecordsRequest.VERSIONS[-1], None, 0
 )
-PRODUCE_HEADER = RequestHeader(ProduceRequest.API_KEY, ProduceRequest.VERSIONS[-1], 0, None, 0)
+PRODUCE_HEADER = RequestHeader(ProduceRequest.API_KEY, ProduceRequest.VERSIONS[-1], None, 0)
 
 NO_PARTITIONS: Mapping[int, Partition] = {}
 
@@ -84,7 +84,7 @@ class AnswerSlot(ResponseSlot):
     __slots__ = ("_on_answer",)
 
     def __init__(self, on_answer: OnAnswer, header: RequestHeader) -> None:
-        super().__init__(NullSlotOwner(), header)
+        super().__init__(NullSlotOwner(), header, 0)
         self._on_answer = on_answer
 
     def complete(self, response: Message) -> None:
