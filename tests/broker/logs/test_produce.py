@@ -1,6 +1,7 @@
 """Produce: appends, refusals and their errors, and the time of the response."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -458,11 +459,19 @@ async def test_a_large_batch_is_looked_at_apart_from_the_loop(world: World) -> N
     assert partition.log.end_offset == 1_000
 
 
-async def test_a_small_batch_is_looked_at_at_once(world: World) -> None:
-    await world.add("t", config=COMPACTED)
+@pytest.mark.parametrize(
+    ("count", "record_bytes", "is_at_once"),
+    [(10, 1, True), (120, 1_000, True), (501, 1, False), (11, 100_000, False)],
+)
+async def test_an_unpacked_batch_is_looked_at_at_once_up_to_500_records_and_1_mib(
+    world: World, count: int, record_bytes: int, is_at_once: bool
+) -> None:
+    await world.add("t", config=replace(COMPACTED, max_message_bytes=2 << 20))
     call = world.call(0, 13)
-    asked = request(world, "t", packed(*[KEYED] * 10, codec=Codec.NONE))
-    assert isinstance(world.produce_api.handle(call.context, asked), ProduceResponse)
+    record = (*KEYED[:2], b"v" * record_bytes)
+    asked = request(world, "t", packed(*[record] * count, codec=Codec.NONE))
+    expected = ProduceResponse if is_at_once else ThreadWork
+    assert isinstance(world.produce_api.handle(call.context, asked), expected)
 
 
 async def test_a_batch_that_needs_no_inspection_is_appended_at_once(world: World) -> None:
