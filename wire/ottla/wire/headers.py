@@ -84,6 +84,10 @@ def frame_length(data: bytes | bytearray | memoryview, at: int = 0, *, bytes_max
     return int(length)
 
 
+API_VERSION_BITS = 16
+"""Number of bits of an API version."""
+
+
 class RequestHeader:
     """Decoded header of a request: API key, version, client id, and the position of the request's
     body in the frame.
@@ -92,13 +96,15 @@ class RequestHeader:
     share a header. It must therefore not be changed.
     """
 
-    __slots__ = ("api_key", "api_version", "body_at", "client_id")
+    __slots__ = ("api_key", "api_version", "body_at", "client_id", "kind")
 
     def __init__(self, api_key: int, api_version: int, client_id: str | None, body_at: int) -> None:
         self.api_key = api_key
         self.api_version = api_version
         self.client_id = client_id
         self.body_at = body_at
+        self.kind = api_key << API_VERSION_BITS | api_version
+        """API key and version as one number, which identifies the form of the request's body."""
 
     def fields(self) -> tuple[int, int, str | None, int]:
         """Return all fields of the request header, in the order of the constructor's parameters."""

@@ -450,12 +450,13 @@ class ProduceApi:
         after the earlier batch.
         """
         version = context.header.api_version
+        size = len(records)
         try:
             # The log refuses everything that `check_batch` refuses, except these.
             if (
                 partition.inspects_records
                 or version < ZSTD_FROM
-                or len(records) < BATCH_HEADER_BYTES
+                or size < BATCH_HEADER_BYTES
                 or records[FLAGS_AT] & TRANSACTIONAL_FLAG
             ):
                 check_batch(records, version, verdict is not None)
@@ -472,7 +473,7 @@ class ProduceApi:
             return _refusal_of_batch(records, version, verdict is not None) or refusal
         traffic = partition.traffic
         traffic.produce_requests += 1
-        traffic.bytes_in += len(records)
+        traffic.bytes_in += size
         traffic.messages_in += info.end_offset - info.base_offset
         return info
 

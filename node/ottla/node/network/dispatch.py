@@ -252,7 +252,7 @@ class Route:
 
     __slots__ = (
         "cache", "handler", "highest", "large_handler", "lowest", "read_flat",
-        "request_type", "times",
+        "request_type",
     )  # fmt: skip
 
     def __init__(
@@ -280,9 +280,6 @@ class Route:
         self.request_type: type[Message] | None = None
         """Class of the API's requests; None until the first request. The class is imported at the
         first request, so that the broker starts faster."""
-        self.times: dict[int, Times] = {}
-        """Counters of request durations by API version, created when a version is first
-        requested."""
 
 
 class Quotas(Protocol):
@@ -346,6 +343,9 @@ class Dispatcher:
         """Function that is called with the path and the error of each file that could not be read
         for a response."""
         self._routes: dict[int, Route] = {}
+        self._versions: dict[int, tuple[Route, Times]] = {}
+        """Routes of the versions that were requested, with the counters of their durations, by
+        `RequestHeader.kind`. One look-up for each request."""
         self.on_unsupported_api_versions: Handler | None = None
         self.state_of_answers: Callable[[], object] | None = None
         """Function that returns the immutable object from which cached responses are derived; None
@@ -393,6 +393,7 @@ class Dispatcher:
             handler, api.lowest, api.latest_stable, large_handler or handler, cache,
             read_flat,
         )  # fmt: skip
+        self._versions.clear()
 
     def wrap(self, api_key: int, around: Callable[[Handler], Handler]) -> None:
         """Replace the handler of each registered API by the result of `around(handler)`."""
@@ -424,21 +425,12 @@ class Dispatcher:
         Raises ProtocolError for an unknown API, a version out of range, or a malformed body.
         """
         header = context.header
-        api_key = header.api_key
-        route = self._routes.get(api_key)
-        if route is None:
-            if api_key in self.coming:
-                raise NotServedYetError(f"{API[api_key].name} is not served yet")
-            raise ProtocolError(f"{API[api_key].name} is not served")
-        version = header.api_version
-        if not route.lowest <= version <= route.highest:
-            if api_key == API_VERSIONS and self.on_unsupported_api_versions is not None:
-                return self.on_unsupported_api_versions(context, None)
-            raise ProtocolError(f"version {version} of api key {api_key}")
+        found = self._versions.get(header.kind) or self._find(header)
+        if found is None:
+            assert self.on_unsupported_api_versions is not None
+            return self.on_unsupported_api_versions(context, None)
+        route, times = found
         slot = context.slot
-        times = route.times.get(version)
-        if times is None:
-            times = route.times[version] = self.times.of(api_key, version)
         slot.times = times
         times.queued.observe(slot.started_ns - self.clock.turn_ns)
         if self.traces is not None:
@@ -456,12 +448,31 @@ class Dispatcher:
         if (
             route.read_flat is not None
             and slot.trace is None
-            and (request := route.read_flat(frame, header.body_at, version)) is not None
+            and (request := route.read_flat(frame, header.body_at, header.api_version)) is not None
         ):
             if self.gates is not None and self.gates.is_active:
                 return self.gates.serve(context, request, route.handler)
             return route.handler(context, request)
         return self._serve_frame(route, context, frame)
+
+    def _find(self, header: RequestHeader) -> tuple[Route, Times] | None:
+        """Return the route of an API's version, and the counters of its durations. Returns None for
+        an unsupported version of ApiVersions, which has its own handler.
+
+        Raises ProtocolError for an unknown API or a version out of range.
+        """
+        api_key, version = header.api_key, header.api_version
+        route = self._routes.get(api_key)
+        if route is None:
+            if api_key in self.coming:
+                raise NotServedYetError(f"{API[api_key].name} is not served yet")
+            raise ProtocolError(f"{API[api_key].name} is not served")
+        if not route.lowest <= version <= route.highest:
+            if api_key == API_VERSIONS and self.on_unsupported_api_versions is not None:
+                return None
+            raise ProtocolError(f"version {version} of api key {api_key}")
+        found = self._versions[header.kind] = route, self.times.of(api_key, version)
+        return found
 
     def _serve_from_cache(
         self, cache: ResponseCache, route: Route, context: RequestContext, frame: memoryview
