@@ -45,12 +45,14 @@ def test_a_node_that_dies_is_named_with_how_to_start_it_again(up: Callable[..., 
 def test_a_node_that_dies_is_started_again_when_that_was_asked(up: Callable[..., Any]) -> None:
     one = up("--port=0", "--restart", "--set", "broker.session.timeout.ms=3000")
     first = one.pid("broker")
+    wait_until_resting(one.process.pid)
 
     os.kill(first, signal.SIGKILL)
 
     one.said("broker 1 was ended by signal 9; it is started again in 1 s")
     one.said("broker 1 serves again")
     assert one.pid("broker") != first
+    wait_until_resting(one.process.pid)
 
 
 def test_nodes_are_forked_and_named_and_end_with_their_starter(up: Callable[..., Any]) -> None:
@@ -90,3 +92,14 @@ def test_what_keeps_a_node_from_starting_is_said(
     assert done.returncode == 1
     assert "log.retention.ms: is 'soon'" in done.stderr
     assert "ended before it was ready; its reason is above" in done.stderr
+
+
+def is_resting(pid: int) -> bool:
+    return b"resting_driver" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def wait_until_resting(pid: int) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_resting(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

@@ -8,10 +8,10 @@ the command is interrupted, no process is left running.
 import os
 import signal
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from select import select
 from typing import IO, NoReturn
@@ -20,10 +20,6 @@ from ottla.cli.terminal import draw, is_watched, note, say_block, wipe
 from ottla.node.local.interrupts_driver import interrupt
 
 FAILED = 1
-LOG_BYTES_MAX = 16 << 20
-"""Maximum size, in bytes, of the log file of a background process. The process empties a larger
-file, so that it never fills a disk."""
-LOG_LOOK_S = 60.0
 SHOWN_BYTES_MAX = 1 << 16
 """Maximum bytes of new lines in the background process's log file that the command prints. More
 lines would flood the terminal."""
@@ -82,7 +78,7 @@ def _run_in_background(body: Callable[[Report], int], log: Path, writer: int) ->
         os.setsid()
         _redirect(log)
         os.set_inheritable(writer, False)
-        code = body(lambda text: _report_and_go_on(writer, text, log))
+        code = body(partial(_report, writer))
     except SystemExit as ending:
         code = int(ending.code or 0)
     except BaseException:
@@ -104,13 +100,6 @@ def _redirect(log: Path) -> None:
     os.dup2(to_log, 2)
     os.close(nothing)
     os.close(to_log)
-
-
-def _report_and_go_on(writer: int, text: str, log: Path) -> None:
-    _report(writer, text)
-    # The thread starts only now: a process with threads could not fork the nodes, and all are
-    # forked when the body reports.
-    threading.Thread(target=_bound_log, args=(log,), daemon=True).start()
 
 
 def _report(writer: int, text: str) -> None:
@@ -140,13 +129,3 @@ def _wait_for_report(reader: int, name: str) -> str:
     if is_watched():
         wipe()
     return b"".join(parts).decode()
-
-
-def _bound_log(log: Path) -> None:
-    while True:
-        time.sleep(LOG_LOOK_S)
-        try:
-            if log.stat().st_size > LOG_BYTES_MAX:
-                os.truncate(log, 0)
-        except OSError:
-            pass  # the directory may be removed before the process ends

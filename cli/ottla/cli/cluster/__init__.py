@@ -9,6 +9,7 @@ cluster_format.py         formats the controllers of a new local cluster
 forked_nodes.py           forks the nodes from the process of `ottla up`
 local_cluster.py          the processes of the cluster
 local_tier.py             tiered storage of a local cluster
+served_cluster.py         the cluster from the time it is ready until it ends
 
 One node
 server/                   `ottla server FILE`: a node with the roles in its settings file

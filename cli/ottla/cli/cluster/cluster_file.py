@@ -229,7 +229,7 @@ def make_plan(
     """
     existing = directory / CLUSTER_FILE
     if existing.exists():
-        plan = _taken_up(directory, existing, host, port)
+        plan = _taken_up(directory, host, port)
         _check_counts(plan, controllers, brokers)
         if is_secure and plan.secure is None:
             raise ConfigError(
@@ -360,29 +360,16 @@ def _reason_port_is_taken(host: str, port: int) -> str | None:
     return None
 
 
-def _taken_up(directory: Path, path: Path, host: str, port: int | None) -> ClusterPlan:
-    found = read_cluster_file(path)
+def read_plan(directory: Path) -> ClusterPlan:
+    """Return the plan of the local cluster that is stored in `directory`. The settings of its nodes
+    are not part of it."""
+    found = read_cluster_file(directory / CLUSTER_FILE)
     controllers, brokers = (
         [ListedNode(**node) for node in found[role]] for role in ("controllers", "brokers")
     )
-    for node in [*controllers, *brokers]:
-        if is_node(node.pid):
-            raise ConfigError(
-                "--dir",
-                f"{directory} is in use: process {node.pid} is its node {node.id}; "
-                f"stop it with 'ottla down --dir {directory}'",
-            )
-    for index, broker in enumerate(brokers):
-        if port:
-            broker.address = f"{broker.address.rpartition(':')[0]}:{port + index}"
-        check_port(host, broker.port)
-    for controller in controllers:
-        # Only this cluster uses the ports of its controllers, so they may change.
-        if not is_free(host, controller.port):
-            controller.address = f"{host}:{free_port(host)}"
     return ClusterPlan(
         directory=directory,
-        host=host,
+        host=brokers[0].address.rpartition(":")[0],
         controllers=controllers,
         brokers=brokers,
         cluster_id=found.get("cluster_id", ""),
@@ -391,6 +378,27 @@ def _taken_up(directory: Path, path: Path, host: str, port: int | None) -> Clust
         secure=_opened(directory) if found.get("secure") else None,
         tier_uri=str(found.get("tier") or ""),
     )
+
+
+def _taken_up(directory: Path, host: str, port: int | None) -> ClusterPlan:
+    plan = read_plan(directory)
+    plan.host = host
+    for node in [*plan.controllers, *plan.brokers]:
+        if is_node(node.pid):
+            raise ConfigError(
+                "--dir",
+                f"{directory} is in use: process {node.pid} is its node {node.id}; "
+                f"stop it with 'ottla down --dir {directory}'",
+            )
+    for index, broker in enumerate(plan.brokers):
+        if port:
+            broker.address = f"{broker.address.rpartition(':')[0]}:{port + index}"
+        check_port(host, broker.port)
+    for controller in plan.controllers:
+        # Only this cluster uses the ports of its controllers, so they may change.
+        if not is_free(host, controller.port):
+            controller.address = f"{host}:{free_port(host)}"
+    return plan
 
 
 def _check_counts(plan: ClusterPlan, controllers: int | None, brokers: int | None) -> None:

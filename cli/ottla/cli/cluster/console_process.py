@@ -11,7 +11,7 @@ import secrets
 import socket
 import sys
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from subprocess import TimeoutExpired
 
 from ottla.cli.cluster.cluster_file import ClusterPlan
 from ottla.cli.cluster.console import (
@@ -21,9 +21,8 @@ from ottla.cli.cluster.console import (
     SOCKET_VARIABLE,
 )
 from ottla.model.install_hint import install_hint
-
-if TYPE_CHECKING:
-    import subprocess
+from ottla.node.local.forked_process_driver import ForkedProcess
+from ottla.node.local.local_nodes_driver import NodeProcess
 
 SWITCH_VARIABLE = "OTTLA_CONSOLE"
 """Name of the environment variable that controls the console of `ottla up`. If its value is `off`,
@@ -31,6 +30,38 @@ SWITCH_VARIABLE = "OTTLA_CONSOLE"
 NEEDED = ("hypercorn", "jinja2", "starlette")
 STOP_TIMEOUT_S = 2.0
 KEY_BYTES = 32
+
+
+class RunningConsole:
+    """Running process of a console. The console ends when its standard input ends, even if the
+    process that started it is killed."""
+
+    def __init__(self, process: NodeProcess, stdin_writer: int) -> None:
+        """Take over a console process, and the pipe that is its standard input."""
+        self._process = process
+        self._stdin_writer = stdin_writer
+
+    @classmethod
+    def taken_over(cls, pid: int, stdin_writer: int) -> "RunningConsole":
+        """Return the console that this process started before it executed another program."""
+        os.set_inheritable(stdin_writer, False)
+        return cls(ForkedProcess(pid), stdin_writer)
+
+    def handed_over(self) -> tuple[int, int]:
+        """Return the arguments of `taken_over`. The pipe stays open in the next program of this
+        process."""
+        os.set_inheritable(self._stdin_writer, True)
+        return self._process.pid, self._stdin_writer
+
+    def stop(self) -> None:
+        """Stop the console's process, and kill it if it does not end in time."""
+        os.close(self._stdin_writer)
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
 class LocalConsole:
@@ -41,7 +72,6 @@ class LocalConsole:
         self._directory = plan.directory
         self._socket = _open_socket()
         self._key = "" if plan.secure is None else secrets.token_hex(KEY_BYTES)
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
@@ -51,8 +81,9 @@ class LocalConsole:
         end = f"login?key={self._key}" if self._key else ""
         return f"http://{LISTEN_DEFAULT}:{port}/{end}"
 
-    def start(self) -> None:
-        """Start the console's process. Its output is written to logs/console.log."""
+    def start(self) -> RunningConsole:
+        """Start the console's process, and return it. Its output is written to
+        logs/console.log."""
         import subprocess  # imported after the cluster is ready
 
         number = self._socket.fileno()
@@ -60,33 +91,20 @@ class LocalConsole:
         known = {**os.environ, SOCKET_VARIABLE: str(number), KEY_VARIABLE: self._key}
         log = self._directory / "logs" / "console.log"
         log.parent.mkdir(parents=True, exist_ok=True)
+        reader, writer = os.pipe()
         with log.open("ab") as output:
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 command,
                 env=known,
                 pass_fds=(number,),
-                stdin=subprocess.PIPE,
+                stdin=reader,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
             )
+        os.close(reader)
         self._socket.close()
-
-    def stop(self) -> None:
-        """Stop the console's process, and kill it if it does not end in time."""
-        self._socket.close()
-        if self._process is None:
-            return
-        from subprocess import TimeoutExpired
-
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_TIMEOUT_S)
-        except TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        return RunningConsole(process, writer)
 
 
 def local_console(plan: ClusterPlan, *, is_wanted: bool) -> LocalConsole | None:

@@ -1,13 +1,14 @@
 """Starts, watches and stops the processes of a local cluster: controllers and brokers on this
 machine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from ottla.cli.cluster.cluster_file import ClusterPlan, ListedNode, properties_of
 from ottla.cli.cluster.forked_nodes import StartedNode, spawn_node
 from ottla.cli.cluster.server.node_supervisor import NodeSupervisor, SupervisedNode
+from ottla.node.local.forked_process_driver import ForkedProcess
 
 READY_TIMEOUT_S = 60.0
 
@@ -34,8 +35,9 @@ class LocalCluster:
         listed += [("broker", node) for node in plan.brokers]
         nodes = {f"{role} {node.id}": (role, node) for role, node in listed}
         self._listed = {name: node for name, (_, node) in nodes.items()}
+        self._nodes = [self._supervised(name, role, node) for name, (role, node) in nodes.items()]
         self._supervisor = NodeSupervisor(
-            [self._supervised(name, role, node) for name, (role, node) in nodes.items()],
+            self._nodes,
             command="ottla up",
             restarts=restarts,
             on_started=self._note_process,
@@ -65,10 +67,33 @@ class LocalCluster:
         """
         return self._supervisor.start(READY_TIMEOUT_S)
 
-    def watch(self) -> int:
-        """Report each node that ends, and restart it if the user requested restarts. Returns an
-        exit code when all nodes have ended: 0 if all of them were asked to stop."""
-        return self._supervisor.watch()
+    def watch(self, rest: Callable[[], None]) -> int:
+        """Report each node that ends, and restart it if the user requested restarts. Calls `rest`
+        while nothing is to be done. Returns an exit code when all nodes have ended: 0 if all of
+        them were asked to stop."""
+        return self._supervisor.watch(rest=rest)
+
+    @property
+    def has_events(self) -> bool:
+        """True if a node has ended, and `watch` has not noticed it yet."""
+        return self._supervisor.has_events
+
+    def running(self) -> dict[str, list[float]]:
+        """Return the state of each running node for `adopt`, by the name of the node."""
+        return {
+            node.name: [node.process.pid, node.started_at, node.pause_s]
+            for node in self._nodes
+            if node.process is not None
+        }
+
+    def adopt(self, running: Mapping[str, Sequence[float]]) -> None:
+        """Supervise running nodes, which this process started before it executed another program.
+        `running` is a result of the method of the same name."""
+        for node in self._nodes:
+            if node.name in running:
+                pid, node.started_at, node.pause_s = running[node.name]
+                node.process = ForkedProcess(int(pid))
+                self._supervisor.adopt(node)
 
     def stop(self) -> None:
         """Stop the running nodes of the local cluster: brokers first, since their controlled

@@ -5,7 +5,6 @@ With --detach, a background process runs the nodes until `ottla down`.
 
 import argparse
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Callable
@@ -29,16 +28,16 @@ from ottla.cli.cluster.console_process import (
 from ottla.cli.cluster.forked_nodes import StartedNode, fork_node, preload
 from ottla.cli.cluster.local_cluster import LocalCluster
 from ottla.cli.cluster.local_tier import use_tier
+from ottla.cli.cluster.served_cluster import ServedCluster
 from ottla.cli.cluster.server.cores import AUTO, machine_cores
 from ottla.cli.common import DIRECTORY_DEFAULT
 from ottla.cli.imports import importing_for_good
 from ottla.cli.options import Declared, option
 from ottla.cli.own_command import own_command
 from ottla.cli.tables import table
-from ottla.cli.terminal import Colour, note, say_block
+from ottla.cli.terminal import Colour, say_block
 from ottla.model.compiled import installed_form
 from ottla.model.errors import ConfigError
-from ottla.node.local.interrupts_driver import interrupt
 from ottla.node.local.private_files_driver import restrict_umask
 
 
@@ -77,23 +76,19 @@ def run(arguments: argparse.Namespace) -> int:
         code = finish_format()
         if code:
             return code
-        cluster = LocalCluster(plan, restarts=arguments.restart, start=partial(_start, plan))
-        if not arguments.detach:
-            end = f"{advice}Ctrl-C stops it all."
-            return _serve(cluster, plan, _say_report, end, wants_console=wants_console)
-        end = f"{advice}Stop it with: {own_command()} down --dir {plan.directory}"
-        code = run_detached(
-            partial(
-                _serve_detached,
-                cluster,
-                plan,
-                end=end,
-                is_ours=is_ours,
-                wants_console=wants_console,
-            ),
-            plan.directory / "logs" / "up.log",
-            name="the cluster",
+        log = plan.directory / "logs" / "up.log"
+        served = ServedCluster(
+            cluster=LocalCluster(plan, restarts=arguments.restart, start=partial(_start, plan)),
+            directory=plan.directory,
+            restarts=arguments.restart,
+            is_removed=is_ours,
+            log=log if arguments.detach else None,
         )
+        serve = partial(_serve, served, plan, wants_console=wants_console)
+        if not arguments.detach:
+            return serve(_say_report, end=f"{advice}Ctrl-C stops it all.")
+        end = f"{advice}Stop it with: {own_command()} down --dir {plan.directory}"
+        code = run_detached(partial(serve, end=end), log, name="the cluster")
         is_ours = is_ours and code != 0
         return code
     finally:
@@ -117,50 +112,25 @@ def _format(plan: ClusterPlan) -> Callable[[], int]:
     return format_in_child(plan)
 
 
-def _serve_detached(
-    cluster: LocalCluster,
-    plan: ClusterPlan,
-    report: Report,
-    *,
-    end: str,
-    is_ours: bool,
-    wants_console: bool,
-) -> int:
-    try:
-        return _serve(cluster, plan, report, end, wants_console=wants_console)
-    finally:
-        if is_ours:
-            shutil.rmtree(plan.directory, ignore_errors=True)
-
-
 def _serve(
-    cluster: LocalCluster, plan: ClusterPlan, report: Report, end: str, *, wants_console: bool
+    served: ServedCluster, plan: ClusterPlan, report: Report, *, end: str, wants_console: bool
 ) -> int:
     """Run the local cluster until it ends or is asked to stop. When the cluster is ready, call
     `report` with instructions for the user. Returns the exit code."""
-    signal.signal(signal.SIGTERM, interrupt)
-    began_at = time.monotonic()
-    console = None
-    try:
-        code = cluster.start()
+
+    def begin() -> int:
+        began_at = time.monotonic()
+        code = served.cluster.start()
         if code == 0:
             took_s = time.monotonic() - began_at
             console = local_console(plan, is_wanted=wants_console)
             pages = _pages(console) if wants_console else ""
             report(_report(plan, took_s, pages + end))
             if console is not None:
-                console.start()
-            code = cluster.watch()
-    except KeyboardInterrupt:
-        note("stopping …")
-        code = 0
-    finally:
-        began_at = time.monotonic()
-        if console is not None:
-            console.stop()
-        cluster.stop()
-    note(f"stopped in {time.monotonic() - began_at:.1f} s")
-    return code
+                served.console = console.start()
+        return code
+
+    return served.run(begin)
 
 
 def _say_report(text: str) -> None:

@@ -97,14 +97,42 @@ class NodeSupervisor:
         _draw("")
         return 0
 
-    def watch(self, look_s: float | None = None, look: Callable[[], None] = lambda: None) -> int:
+    @property
+    def has_events(self) -> bool:
+        """True if a node has ended or reported that it is ready, and `watch` has not noticed it
+        yet."""
+        return bool(self._selector.select(0))
+
+    @property
+    def is_settled(self) -> bool:
+        """True if every node that runs is ready, and no node is to be restarted."""
+        return all(
+            node.restart_at is None and (node.process is None or node.is_ready)
+            for node in self._nodes
+        )
+
+    def adopt(self, node: SupervisedNode) -> None:
+        """Supervise the running process of a node, which is a ready child of this process."""
+        assert node.process is not None
+        node.is_ready = True
+        self._selector.register(os.pidfd_open(node.process.pid), EVENT_READ, (True, node))
+
+    def watch(
+        self,
+        look_s: float | None = None,
+        look: Callable[[], None] = lambda: None,
+        rest: Callable[[], None] = lambda: None,
+    ) -> int:
         """Report each node that ends, and restart it if the supervisor restarts nodes. Calls the
-        function `look` about every `look_s` seconds. Returns when all nodes have ended.
+        function `look` about every `look_s` seconds, and the function `rest` before each wait of
+        unknown length. Returns when all nodes have ended.
 
         Returns the exit code 0 if every node was asked to stop.
         """
         code = 0
         while any(node.process or node.restart_at for node in self._nodes):
+            if self.is_settled:
+                rest()
             for ended in self._events(self._pause_s(look_s)):
                 code = self._on_ended(ended)
             self._restart_due()
