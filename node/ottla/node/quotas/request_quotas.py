@@ -85,16 +85,6 @@ class RequestCharge:
         after the first call of its handler returned."""
         self.throttle_ms = 0
 
-    def on_arrived(self, frame_bytes: int, slot: ResponseSlot) -> None:
-        """Charge a Produce request for the bytes of its frame. These bytes were read even if the
-        request is refused later."""
-        produce, now_ms = self._quotas.produce, self._arrived_ms
-        found = produce.find(self._user, self._client_id, now_ms)
-        if found is not None:
-            delay_ms = produce.record_for(found, FRAME_LENGTH_BYTES + frame_bytes, now_ms)
-            if delay_ms:
-                self._throttle(slot, delay_ms, now_ms)
-
     def fetch_bytes_max(self, bytes_max: int) -> int:
         """Return the number of record bytes that a fetch may return under its client's quota, at
         most `bytes_max`."""
@@ -125,7 +115,7 @@ class RequestCharge:
             self._fetch_usage = found[1]
             self._given_bytes = byte_count
         if offer.delay_ms:
-            self._throttle(slot, offer.delay_ms, now_ms)
+            self.throttle(slot, offer.delay_ms, now_ms)
         return offer.is_given
 
     def settle(self, slot: ResponseSlot) -> int:
@@ -137,13 +127,14 @@ class RequestCharge:
         quotas = self._quotas
         request = quotas.request
         if request.is_active and not self.is_exempt:
-            self._settled_ns = ended_ns = quotas.loop_clock.now_ns()
-            now_ms = self._arrived_ms
+            self._settled_ns = now_ns = quotas.loop_clock.now_ns()
             if slot.handled_ns:
-                ended_ns = slot.handled_ns
+                used_ns = slot.handled_ns - slot.started_ns + self.used_ns
+                self.used_ns = 0
                 now_ms = quotas.now_ms()
-            used_ns = ended_ns - slot.started_ns + self.used_ns
-            self.used_ns = 0
+            else:
+                used_ns = now_ns - slot.started_ns
+                now_ms = self._arrived_ms
             found = request.find(self._user, self._client_id, now_ms)
             if found is None:
                 self._usage = None
@@ -151,7 +142,7 @@ class RequestCharge:
                 self._usage = found[1]
                 delay_ms = request.record_for(found, used_ns / NS_PER_PERCENT, now_ms)
                 if delay_ms:
-                    self._throttle(slot, delay_ms, now_ms)
+                    self.throttle(slot, delay_ms, now_ms)
         return self.throttle_ms
 
     def note_thread_time(self, used_ns: int) -> None:
@@ -185,7 +176,9 @@ class RequestCharge:
         elif self._usage is not None:
             self._usage.late += used_ns / NS_PER_PERCENT
 
-    def _throttle(self, slot: ResponseSlot, delay_ms: int, now_ms: int) -> None:
+    def throttle(self, slot: ResponseSlot, delay_ms: int, now_ms: int) -> None:
+        """Throttle the client for `delay_ms` milliseconds from `now_ms`, unless another quota
+        throttles it for longer."""
         if delay_ms > self.throttle_ms:
             self.throttle_ms = delay_ms
             slot.mute_until(now_ms + delay_ms)
@@ -311,26 +304,36 @@ class RequestQuotas:
 
     def charge(self, context: RequestContext, frame_bytes: int) -> None:
         """Start charging a received request to its client's quotas. The charge is stored in the
-        request's response slot."""
+        request's response slot.
+
+        A Produce request is charged for the bytes of its frame now. These bytes were read even if
+        the request is refused later.
+        """
         header, slot = context.header, context.slot
         api_key, client_id = header.api_key, header.client_id or ""
-        arrived_ms = context.arrived_ms
+        user, arrived_ms = context.peer.user, context.arrived_ms
         is_watched = self.traffic.is_watched
         if is_watched and self.traffic.is_over(arrived_ms):
             is_watched = False
             self._decide_activity()
         charge: RequestCharge
         if is_watched:
-            charge = WatchedCharge(self, context.peer.user, client_id, arrived_ms, frame_bytes)
+            charge = WatchedCharge(self, user, client_id, arrived_ms, frame_bytes)
         elif self.request.is_active or self._counts_bytes_of(api_key):
-            charge = RequestCharge(self, context.peer.user, client_id, arrived_ms)
+            charge = RequestCharge(self, user, client_id, arrived_ms)
         else:
             return
         slot.charge = charge
         if api_key in EXEMPT:
             charge.is_exempt = True
-        elif api_key == PRODUCE and self.produce.is_active:
-            charge.on_arrived(frame_bytes, slot)
+        elif api_key == PRODUCE:
+            produce = self.produce
+            found = produce.find(user, client_id, arrived_ms)
+            if found is not None:
+                size = FRAME_LENGTH_BYTES + frame_bytes
+                delay_ms = produce.record_for(found, size, arrived_ms)
+                if delay_ms:
+                    charge.throttle(slot, delay_ms, arrived_ms)
 
     def _counts_bytes_of(self, api_key: int) -> bool:
         if api_key == PRODUCE:
