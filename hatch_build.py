@@ -9,7 +9,7 @@ compiles only what has changed.
 
 `python hatch_build.py` only builds the tree, and prints its path: with this path as PYTHONPATH, a
 checkout runs its compiled modules. OTTLA_COMPILE_LEVEL is the optimization level of the C compiler
-(`-O`), by default 1 and 2 for some packages; each other level has a directory of its own.
+(`-O`), by default 1, and 0 or 2 for some modules; each other level has a directory of its own.
 """
 
 import ast
@@ -36,18 +36,51 @@ NATIVE = Path("ottla/wire/native")
 GENERATED_PREFIX = "__native_"
 OWN_HEADER = f"{GENERATED_PREFIX}{LIBRARY}.h"
 INTERNAL_HEADER = f"{GENERATED_PREFIX}internal_{LIBRARY}.h"
-LIBRARY_HEADER, HOT_HEADER = "library.h", "library_hot.h"
+LIBRARY_HEADER, RARE_HEADER, HOT_HEADER = "library.h", "library_rare.h", "library_plain.h"
 STUB_HEADER = "stub.h"
 """Names of the headers that are included first, in files of the library and in stubs. A precompiled
-header is for one level of optimization."""
+header is for one level of optimization: gcc 12 ignores another level, or crashes."""
 DEFAULT_LEVEL = "1"
 HOT_LEVEL = "2"
-HOT_PACKAGES = ["ottla.broker.coordinators", "ottla.broker.groups.offsets", "ottla.node.quotas"]
-"""Packages that are compiled with level 2 if the others have the default level. It saves up to half
-a percent of the instructions of a commit and of requests under quotas."""
+HOT_MODULES = ["ottla.wire.records"]
+"""Modules that are compiled with level 2 if the others have the default level, and without a
+precompiled header. A scan of records would execute a hundredth more instructions."""
+RARE_LEVEL = "0"
+RARE_MODULES = [
+    "ottla.broker.groups.classic.classic_member",
+    "ottla.broker.groups.classic.membership_apis",
+    "ottla.broker.groups.consumer.assigned_changes",
+    "ottla.broker.groups.consumer.consumer_changes",
+    "ottla.broker.groups.consumer.consumer_records",
+    "ottla.broker.groups.consumer.reconcile",
+    "ottla.broker.groups.offsets.offset_apis",
+    "ottla.broker.logs.cold_reads",
+    "ottla.model.limits",
+    "ottla.model.log_events",
+    "ottla.model.quotas.quota_limits",
+    "ottla.model.seams",
+    "ottla.model.security",
+    "ottla.node.network.connection_limits",
+    "ottla.node.network.guard",
+    "ottla.node.network.listener",
+    "ottla.node.network.request_traces",
+    "ottla.storage.disk.disk_seam",
+    "ottla.storage.disk.file_places",
+    "ottla.storage.log.flusher",
+    "ottla.storage.log.log_health",
+    "ottla.storage.log.segment_files",
+    "ottla.storage.producers.verification",
+    "ottla.storage.segments.epoch_cache",
+    "ottla.storage.segments.transaction_index",
+]
+"""Modules and packages that are compiled with level 0 if the others have the default level, in half
+of the time. They are executed once per connection, file or rebalance, wait for a disk, or serve
+OffsetFetch. Produce, Fetch, Metadata, OffsetCommit and heartbeats execute hardly any of them."""
 OPTIONS = ["-fvisibility=hidden", "-fno-plt", "-finline-small-functions", "-fpartial-inlining"]
-"""Options of the C compiler. They save instructions at level 1, which compiles in two thirds of the
-time of level 2."""
+OPTIONS += ["-fno-tree-pta", "-fno-asynchronous-unwind-tables"]
+"""Options of the C compiler. The first four save instructions at level 1, which compiles in two
+thirds of the time of level 2. The analysis of pointers takes a twentieth of the time, and saves
+less than a hundredth of any path's instructions."""
 JOBS = os.cpu_count() or 1
 
 
@@ -258,6 +291,7 @@ def _compile(modules: list[str]) -> None:
         support.write_text(mended(support.read_text(), changes))
     header = library_header((generated / OWN_HEADER).read_text())
     _write_changed(generated / LIBRARY_HEADER, header)
+    _write_changed(generated / RARE_HEADER, header)
     _write_changed(generated / HOT_HEADER, header)
     _build([library], JOBS)
 
@@ -416,8 +450,8 @@ def _compile_changed_files(generated: Path, jobs: int) -> None:
 
     compiler: Any = CCompiler
     compile_one = compiler.compile
-    hot = tuple(f"{GENERATED_PREFIX}{name.replace('.', '___')}___" for name in HOT_PACKAGES)
-    has_hot = _level() == DEFAULT_LEVEL
+    hot, rare = _generated_files(HOT_MODULES), _generated_files(RARE_MODULES)
+    has_levels = _level() == DEFAULT_LEVEL
     header_lock = Lock()
 
     def is_stale(made: str | Path, sources: Iterable[str | Path]) -> bool:
@@ -449,15 +483,19 @@ def _compile_changed_files(generated: Path, jobs: int) -> None:
             name = Path(source).name
             if not is_library:
                 header = generated / STUB_HEADER
-            elif has_hot and name.startswith(hot):
+            elif has_levels and name.startswith(hot):
                 header = generated / HOT_HEADER
                 own["extra_postargs"] = [*options["extra_postargs"], f"-O{HOT_LEVEL}"]
+            elif has_levels and name.startswith(rare):
+                header = generated / RARE_HEADER
+                own["extra_postargs"] = [*options["extra_postargs"], f"-O{RARE_LEVEL}"]
             elif name.startswith(GENERATED_PREFIX):
                 header = generated / LIBRARY_HEADER
             else:  # one of mypyc's own few files, which define macros before they include anything
                 compile_one(self, [source], **own)
                 return
-            precompile(self, header, includes, own)
+            if header.name != HOT_HEADER:
+                precompile(self, header, includes, own)
             compile_one(self, [source], extra_preargs=["-include", str(header)], **own)
 
         pairs = zip(sources, objects, strict=True)
@@ -467,6 +505,12 @@ def _compile_changed_files(generated: Path, jobs: int) -> None:
         return objects
 
     compiler.compile = compile_all
+
+
+def _generated_files(names: list[str]) -> tuple[str, ...]:
+    """Return beginnings of the names of the C files of modules and packages."""
+    files = [f"{GENERATED_PREFIX}{name.replace('.', '___')}" for name in names]
+    return tuple(f"{file}{end}" for file in files for end in (".c", "___"))
 
 
 _MYPY = """\

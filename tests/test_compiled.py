@@ -75,6 +75,12 @@ def test_the_list_names_modules_that_are_there_in_order() -> None:
     assert [name for name in MODULES if name not in sources()] == []
 
 
+def test_modules_of_another_level_are_compiled() -> None:
+    for name in [*hatch_build.HOT_MODULES, *hatch_build.RARE_MODULES]:
+        assert any(one == name or one.startswith(f"{name}.") for one in MODULES), name
+    assert sorted(hatch_build.RARE_MODULES) == hatch_build.RARE_MODULES
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_a_compiled_module_has_nothing_that_the_compiler_refuses(name: str) -> None:
     for node in ast.walk(compiled_tree(name)):

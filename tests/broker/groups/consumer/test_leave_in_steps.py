@@ -55,6 +55,7 @@ def leave(coordinator: CoordinatorDouble, names: list[str]) -> tuple[Any, int]:
     return context.slot.answer, turn_count
 
 
+@pytest.mark.interpreted_only("passes a double of the coordinator")
 @pytest.mark.parametrize(("count", "turns"), [(1, 1), (LEAVING_AT_ONCE_MAX, 1), (450, 3)])
 def test_many_leave_some_at_a_time(groups: Any, count: int, turns: int) -> None:
     groups.make_topic("orders", 1)
@@ -71,6 +72,7 @@ def test_many_leave_some_at_a_time(groups: Any, count: int, turns: int) -> None:
     assert len(groups.consumers.members) == (count > 1)
 
 
+@pytest.mark.interpreted_only("passes a double of the coordinator")
 def test_another_coordinator_is_reported_once(groups: Any) -> None:
     coordinator = CoordinatorDouble(groups)
     coordinator.code = ErrorCode.NOT_COORDINATOR
