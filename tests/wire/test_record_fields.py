@@ -188,9 +188,9 @@ def test_a_struct_for_values_is_made_when_a_layout_occurs_again() -> None:
 
     assert first is not None and first.value_runs is None
     assert second is not None and second.value_runs is not None
-    ((first_row, end_row, value_at, reader),) = second.value_runs
-    assert (first_row, end_row) == (0, 70)
-    assert reader.unpack_from(data, value_at) == (b"v" * 20,) * 70
+    (run,) = second.value_runs
+    assert (run.first_row, run.end_row) == (0, 70)
+    assert run.reader.unpack_from(data, run.value_at) == (b"v" * 20,) * 70
 
 
 def test_no_struct_reads_more_than_a_mebibyte_of_values() -> None:

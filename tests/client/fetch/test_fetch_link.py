@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.client.fetch.fetch_link import PATIENCE_MS, FetchLink
+from ottla.client.fetch.fetch_link import GRACE_S, PATIENCE_MS, FetchLink
 from ottla.client.fetch.positions import Positions
 from ottla.client.network.cluster import KnownLeader
 from ottla.client.network.connection import ConnectionLostError
@@ -79,7 +79,7 @@ async def test_a_broker_that_does_not_answer_a_fetch_is_lost_after_the_patience(
         await link_of(assigned(), config)._serve(broker)
 
     assert broker.asked_s == [0.0, 0.5, 1.0, 1.5]
-    assert trio.current_time() == pytest.approx(1.5 + (500 + PATIENCE_MS) / 1_000)
+    assert trio.current_time() == pytest.approx(1.5 + (500 + PATIENCE_MS) / 1_000 + GRACE_S)
 
 
 async def test_a_link_without_work_waits_without_end(
@@ -104,3 +104,16 @@ async def test_a_link_without_work_waits_without_end(
             assert len(broker.asked_s) == 3
             nursery.cancel_scope.cancel()
     assert trio.current_time() == pytest.approx(1_000.8)
+
+
+async def test_a_response_that_arrives_while_the_loop_is_blocked_is_read(
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    broker: Any = Broker(answered_count=1_000)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(link_of(assigned(), ConsumerConfig())._serve, broker)
+        for count in range(1, 30):
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(broker.asked_s) == count
+            mock_clock.jump(10 * PATIENCE_MS / 1_000)
+        nursery.cancel_scope.cancel()

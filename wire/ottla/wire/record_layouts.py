@@ -111,14 +111,17 @@ class RecordLayout:
         return self._reader
 
 
-class ValueRun(NamedTuple):
+class ValueRun:
     """Values of the records of one batch in a buffer, and the struct that reads them."""
 
-    first_row: int
-    end_row: int
-    value_at: int
-    """Position of the first value in the buffer."""
-    reader: Struct
+    __slots__ = ("end_row", "first_row", "reader", "value_at")
+
+    def __init__(self, first_row: int, end_row: int, value_at: int, reader: Struct) -> None:
+        self.first_row = first_row
+        self.end_row = end_row
+        self.value_at = value_at
+        """Position of the first value in the buffer."""
+        self.reader = reader
 
 
 class AlikeRecords(NamedTuple):

@@ -14,7 +14,7 @@ from ottla.client.fetch.fetch_session import FetchSessionHandler, TopicKey
 from ottla.client.fetch.fetched import FetchedRecords
 from ottla.client.fetch.offset_lookup import ISOLATION
 from ottla.client.fetch.positions import PartitionPlace, Positions
-from ottla.client.network.background import now_ms
+from ottla.client.network.background import now_ms, open_background
 from ottla.client.network.broker_link import BrokerLink, Loss
 from ottla.client.network.cluster import Cluster, KnownLeader
 from ottla.client.network.connection import ConnectionLostError
@@ -47,6 +47,12 @@ PATIENCE_MS = 10_000
 """Time in ms that the client waits for the response to a Fetch request, in addition to
 `fetch.max.wait.ms`. With a smaller value, the client drops connections to slow brokers. With a
 larger value, it detects a hanging broker later."""
+
+
+GRACE_S = 0.1
+"""Time in seconds in which an overdue response is read if it has arrived. With a smaller value, an
+application that blocks the event loop for long loses connections. A larger value only delays the
+loss of a hanging broker's connection."""
 
 
 class PartitionRequest:
@@ -105,6 +111,9 @@ class FetchLink(BrokerLink):
         """Number of successive responses by which the broker refused the fetch session. The first
         refusal is retried at once."""
         self._asked: dict[TopicKey, tuple[PartitionRequest, Epoch]] = {}
+        self._due_s = inf
+        """Time on the event loop's clock, in seconds, until which the response to the current
+        request must have arrived.  Infinite if no request is in flight."""
 
     def _has_work(self) -> bool:
         return bool(self._wanted())
@@ -137,14 +146,27 @@ class FetchLink(BrokerLink):
         return True
 
     async def _serve(self, pipeline: Pipeline) -> None:
-        # One scope for all requests: a scope for each would cost as much as sending it.
-        with trio.CancelScope() as patience:
-            await self._fetch_all(pipeline, patience)
-        raise ConnectionLostError(f"{pipeline.address} did not answer a fetch")
+        self._due_s = inf
+        async with open_background() as nursery:
+            nursery.start_soon(self._watch, pipeline)
+            await self._fetch_all(pipeline)
 
-    async def _fetch_all(self, pipeline: Pipeline, patience: trio.CancelScope) -> None:
-        """Fetch until the connection is lost, or until `patience` is cancelled because the broker
-        does not respond."""
+    async def _watch(self, pipeline: Pipeline) -> None:
+        """Raise ConnectionLostError when a response is overdue. A cancel scope for each fetch, or
+        one with a new deadline for each, would cost as much as sending the request."""
+        while True:
+            now_s, due_s = trio.current_time(), self._due_s
+            if now_s >= due_s:
+                # The application may have blocked the event loop, so that the response has arrived
+                # and is not read yet.
+                await trio.sleep(GRACE_S)
+                if self._due_s == due_s:
+                    raise ConnectionLostError(f"{pipeline.address} did not answer a fetch")
+                continue
+            # A request that is sent after now is not due before that time.
+            await trio.sleep_until(min(self._due_s, now_s + PATIENCE_MS / 1_000))
+
+    async def _fetch_all(self, pipeline: Pipeline) -> None:
         highest = pipeline.version_of(FETCH)
         while True:
             self.wake_up.clear()
@@ -161,7 +183,7 @@ class FetchLink(BrokerLink):
             if version != self._version:
                 self._begin_session(version)
             has_changed = self._update_session({self._key_of(place): place for place in wanted})
-            await self._fetch_once(pipeline, patience, is_hasty=has_changed)
+            await self._fetch_once(pipeline, is_hasty=has_changed)
 
     def _begin_session(self, version: int) -> None:
         self._version = version
@@ -202,9 +224,7 @@ class FetchLink(BrokerLink):
             )
         return has_changed
 
-    async def _fetch_once(
-        self, pipeline: Pipeline, patience: trio.CancelScope, *, is_hasty: bool
-    ) -> None:
+    async def _fetch_once(self, pipeline: Pipeline, *, is_hasty: bool) -> None:
         config = self._config
         # New partitions get a response at once: they must not wait until other partitions have
         # records.
@@ -219,9 +239,9 @@ class FetchLink(BrokerLink):
         self._session.fill(request)
         asked = {at: one for at, (one, _) in self._asked.items()}
         sent_s = trio.current_time()
-        patience.deadline = sent_s + (wait_ms + PATIENCE_MS) / 1_000
+        self._due_s = sent_s + (wait_ms + PATIENCE_MS) / 1_000
         answer = await pipeline.request(request, FetchResponse, self._version)
-        patience.deadline = inf
+        self._due_s = inf
         measures = self._positions.measures
         measures.latencies_s.note(trio.current_time() - sent_s)
         if answer.throttle_time_ms:

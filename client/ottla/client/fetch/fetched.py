@@ -288,12 +288,12 @@ class FetchedRecords:
         returned, because the application may need no others.
         """
         bodies: list[Body] = []
-        end = OffsetAndEpoch(self._offset, self._epoch)
+        end_offset, end_epoch = self._offset, self._epoch
         count = size_bytes = 0
         is_first = self._next == 0
         for place in range(self._next, len(self._found)):
             start, header = self._found[place]
-            if header.end_offset > end.offset:
+            if header.end_offset > end_offset:
                 is_data = not header.is_control and not self._aborted.is_aborted(header)
                 count += header.record_count
                 if is_data and bodies:
@@ -312,11 +312,11 @@ class FetchedRecords:
                 except CorruptDataError:
                     if bodies:
                         break  # return the valid batches first: the next call finds the error again
-                    self._offset, self._epoch = end
+                    self._offset, self._epoch = end_offset, end_epoch
                     raise
-                end = OffsetAndEpoch(header.end_offset, header.partition_leader_epoch)
+                end_offset, end_epoch = header.end_offset, header.partition_leader_epoch
             self._next = place + 1
-        return bodies, end
+        return bodies, OffsetAndEpoch(end_offset, end_epoch)
 
     def _body(self, start: int, header: BatchHeader) -> Body:
         if header.codec == Codec.NONE:
