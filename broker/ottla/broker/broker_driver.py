@@ -142,12 +142,7 @@ class Broker:
         self.purgatory, self.table = self.core.purgatory, self.core.table
         self._loopback = Loopback(dispatcher, clock)
         self._verifications = self._new_verifications()
-        self._markers = MarkerSender(
-            config,
-            on_marked=lambda order, partitions: self.core.transactions.on_marked(order, partitions),
-            errors=self.errors,
-            own=self._loopback,
-        )
+        self._markers = self._new_markers()
         self._open_coordinators()
         self.tier = self._open_tier(cluster_store)
         """Tiered storage of this broker, or None if it is off."""
@@ -177,6 +172,15 @@ class Broker:
             own_coordinator=lambda: self.core.transactions,
             own=self._loopback,
             now_ns=lambda: self.dispatcher.clock.now_ns(),
+        )
+
+    def _new_markers(self) -> MarkerSender:
+        return MarkerSender(
+            self.config,
+            on_marked=lambda order, partitions: self.core.transactions.on_marked(order, partitions),
+            one_flush=lambda: self.core.transactions.one_flush(),
+            errors=self.errors,
+            own=self._loopback,
         )
 
     def _open_tier(self, cluster_store: ClusterStore | None) -> BrokerTier | None:

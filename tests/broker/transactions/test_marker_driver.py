@@ -1,7 +1,7 @@
 """Markers over real sockets: they arrive whatever happens to the broker that is to write them."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -82,11 +82,22 @@ class MarkerBench:
         self.world = world
         self.marked: list[tuple[str, list[TopicPartition]]] = []
         node_id = NodeId(2) if own is None else WRITER
+        self.is_gathering = False
         self.sender = MarkerSender(
-            BrokerConfig(node_id=node_id), on_marked=self._on_marked, own=own
+            BrokerConfig(node_id=node_id),
+            on_marked=self._on_marked,
+            one_flush=self._one_flush,
+            own=own,
         )
 
+    @contextmanager
+    def _one_flush(self) -> Iterator[None]:
+        self.is_gathering = True
+        yield
+        self.is_gathering = False
+
     def _on_marked(self, order: MarkerOrder, partitions: frozenset[TopicPartition]) -> None:
+        assert self.is_gathering, "the ends of one response are written together"
         order.missing.difference_update(partitions)
         self.marked.append((order.transactional_id, sorted(partitions)))
 

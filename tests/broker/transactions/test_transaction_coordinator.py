@@ -91,6 +91,25 @@ async def test_an_add_that_meets_the_markers_waits_for_the_last_of_them(
         assert statuses(led)[-2:] == ["CompleteCommit", "Ongoing"]
 
 
+async def test_the_ends_of_a_response_and_the_next_begins_are_written_before_other_tasks_run(
+    world: Any, coordinated: Any
+) -> None:
+    async with coordinated(world) as (transactions, led):
+        calls = []
+        for name in ("a", "b"):
+            _, *producer = await transactions.init(name)
+            await transactions.add(producer, transactional_id=name)
+            await transactions.end(producer, transactional_id=name)
+            calls.append(await transactions.add(producer, transactional_id=name))
+        before = len(statuses(led))
+        with transactions.coordinator.one_flush():
+            for order in transactions.orders:
+                transactions.coordinator.on_marked(order, frozenset(order.missing))
+            assert len(statuses(led)) == before
+        assert statuses(led)[before:] == ["CompleteCommit"] * 2 + ["Ongoing"] * 2
+        assert [transactions.codes_of_add(call) for call in calls] == [[NONE]] * 2
+
+
 async def test_an_add_of_offsets_waits_for_the_markers_too(world: Any, coordinated: Any) -> None:
     async with coordinated(world) as (transactions, _):
         _, *producer = await transactions.init()

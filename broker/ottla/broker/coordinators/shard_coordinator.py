@@ -53,6 +53,11 @@ RELOAD_MS_MAX = 10_000
 its log failed. A shorter delay repeats failing loads more often. A longer delay leaves clients
 without a coordinator for longer after the error has ended."""
 
+FLUSHES_MAX = 4
+"""Maximum number of times that a shard's writes are appended in one go, because the commit of a
+write caused the next write. An end of a transaction without partitions needs three. The driver
+appends what is left."""
+
 StepsOfShard: TypeAlias = Callable[[Any, Instant], Iterable[None] | None]
 
 
@@ -115,6 +120,8 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         self._partition_count = 0
         self._led: dict[int, LedShard[ShardT, WriteT]] = {}
         self._due: list[LedShard[ShardT, WriteT]] = []
+        self._is_gathering = False
+        """True while further writes of shards will be appended by the caller."""
         self._to_load: list[LedShard[ShardT, WriteT]] = []
         self._reload_pauses_ms: dict[int, int] = {}
         """Last pause in milliseconds before each shard was loaded again, by partition index. An
@@ -218,7 +225,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         if not led.is_due and (led.writes or led.answers):
             led.is_due = True
             self._due.append(led)
-            if not self._turn_end.call(self.flush_due):
+            if not (self._is_gathering or self._turn_end.call(self.flush_due)):
                 self.on_due()
 
     def send(self, order: Any) -> None:
@@ -253,17 +260,38 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         return loads
 
     def flush_due(self) -> None:
-        """Append the pending writes of every coordinator shard to its log."""
-        due, self._due = self._due, []
-        for led in due:
-            if self.is_current(led):
-                led.is_due = False
-                try:
-                    self._flush(led)
-                except Exception as error:
-                    # The error came from a request that waits for the log; the others have their
-                    # answers.
-                    self.errors.note(self.serves, led.partition, error)
+        """Append the pending writes of every coordinator shard to its log, and the writes that
+        their commit causes: the end of a transaction lets the next one begin."""
+        self._is_gathering = True
+        try:
+            for _ in range(FLUSHES_MAX):
+                due, self._due = self._due, []
+                for led in due:
+                    if self.is_current(led):
+                        led.is_due = False
+                        self._flush_safely(led)
+                if not self._due:
+                    return
+        finally:
+            self._is_gathering = False
+        self.on_due()
+
+    def _flush_safely(self, led: LedShard[ShardT, WriteT]) -> None:
+        try:
+            self._flush(led)
+        except Exception as error:
+            # The error came from a request that waits for the log; the others have their answers.
+            self.errors.note(self.serves, led.partition, error)
+
+    @contextmanager
+    def one_flush(self) -> Iterator[None]:
+        """Context manager that appends the writes of its block together, at the end of the
+        block."""
+        self._is_gathering = True
+        try:
+            yield
+        finally:
+            self.flush_due()
 
     def run_periodically(self, steps_of: StepsOfShard) -> Iterator[None]:
         """Run periodic work in every shard of the coordinator. The caller runs one step per

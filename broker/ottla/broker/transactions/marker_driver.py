@@ -9,7 +9,7 @@ repeated marker has no further effect. An unreachable broker delays only its own
 
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import partial
 
 import trio
@@ -54,15 +54,21 @@ class MarkerSender:
         config: BrokerConfig,
         *,
         on_marked: Callable[[MarkerOrder, frozenset[TopicPartition]], None],
+        one_flush: Callable[[], AbstractContextManager[None]] = nullcontext,
         errors: UnexpectedErrors | None = None,
         own: Loopback | None = None,
     ) -> None:
-        """Create a sender without transaction markers. `own` is the loopback for requests that this
-        broker sends to itself. If it is None, the broker opens a connection to itself."""
+        """Create a sender without transaction markers. In the context of `one_flush`, the
+        completions of all transactions of one response are written together.
+
+        `own` is the loopback for requests that this broker sends to itself. If it is None, the
+        broker opens a connection to itself.
+        """
         self._own = own
         self._config = config
         self._errors = errors or UnexpectedErrors()
         self._on_marked = on_marked
+        self._one_flush = one_flush
         self._queues = MarkerQueues(self._note_marked)
         self._orders: dict[int, dict[MarkerOrder, None]] = {}
         """Marker orders (one per transaction) whose markers are not all written, by partition of
@@ -213,7 +219,8 @@ class MarkerSender:
     def settle(self, batch: MarkerBatch, response: WriteTxnMarkersResponse) -> None:
         """Apply a broker's response to a batch of transaction markers. Refused markers are retried
         later."""
-        settled = self._queues.settle(batch, response)
+        with self._one_flush():
+            settled = self._queues.settle(batch, response)
         for order in settled.superseded:
             logger.info("the markers of %s are left to a newer epoch", order.transactional_id)
             self._orders.get(order.state_partition, {}).pop(order, None)
