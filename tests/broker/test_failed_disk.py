@@ -2,7 +2,8 @@
 
 import errno
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,6 @@ from ottla.broker.broker_driver import Broker
 from ottla.broker.cluster.membership import lifecycle_driver
 from ottla.client.producer import open_producer
 from ottla.model.ids import NodeId
-from ottla.storage.disk.disk_seam import Chunk
-from ottla.storage.disk.real_file_driver import RealFile
 from ottla.testing.in_process import open_in_process_cluster
 
 AN_HOUR_MS = "3600000"
@@ -35,14 +34,16 @@ def leader_of(brokers: Mapping[NodeId, Broker], topic: str) -> Broker | None:
 
 
 def fail_writing(patch: pytest.MonkeyPatch, directory: str) -> None:
-    pwrite = RealFile.pwrite
+    for write in (os.pwrite, os.pwritev):
+        patch.setattr(os, write.__name__, partial(_write_or_fail, write, directory))
 
-    def pwrite_or_fail(self: RealFile, position: int, chunks: Sequence[Chunk]) -> None:
-        if self.path.startswith(directory):
-            raise OSError(errno.EIO, "the disk fails as asked", self.path)
-        pwrite(self, position, chunks)
 
-    patch.setattr(RealFile, "pwrite", pwrite_or_fail)
+def _write_or_fail(
+    write: Callable[[int, Any, int], int], directory: str, file: int, data: Any, position: int
+) -> int:
+    if os.readlink(f"/proc/self/fd/{file}").startswith(directory):
+        raise OSError(errno.EIO, "the disk fails as asked")
+    return write(file, data, position)
 
 
 def fail_sending(patch: pytest.MonkeyPatch, directory: str) -> None:

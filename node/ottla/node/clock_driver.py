@@ -4,6 +4,8 @@ import random
 import time
 from uuid import UUID
 
+from ottla.model.compiled import mypyc_attr
+
 RESERVED_IDS_END = 100
 """End of the range of UUIDs that Kafka reserves for special meanings (lost, unassigned, migrating
 and so on)."""
@@ -11,6 +13,7 @@ and so on)."""
 _NANOSECONDS_PER_MS = 1_000_000
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class RealClock:
     """Clock of this machine: the monotonic clock and the wall clock of the kernel."""
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 import trio
 
+from ottla.model.compiled import mypyc_attr
 from ottla.storage.disk.descriptor_cache import CLEAN, NEW_DIRT, DescriptorCache
 from ottla.storage.disk.disk_seam import Chunk, NotCachedError
 from ottla.storage.disk.file_places import FilePlaces, Folder, place_of
@@ -36,6 +37,7 @@ IOV_MAX = 1024
 with EINVAL."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class RealFile:
     """One file of the real disk. Its descriptor is closed once the owner has closed the file and no
     slice pins it."""
