@@ -11,6 +11,7 @@ cached only by the page cache.
 """
 
 import errno
+from functools import lru_cache
 from typing import ClassVar
 
 from ottla.storage.disk.disk_errors import is_disk_failure
@@ -25,6 +26,26 @@ WRITTEN_AT_ONCE = 32
 """Number of pending index entries at which an append writes the entries to a file that startup can
 rebuild. With fewer, each append of a large batch costs a system call. With more, a single append
 takes longer."""
+
+
+SIZES_CACHED = 128
+"""Number of cached results for different sizes of index files (`segment.index.bytes`)."""
+
+
+@lru_cache(SIZES_CACHED)
+def whole_entries_bytes(capacity_bytes: int, entry_bytes: int) -> int:
+    """Return the largest size in bytes of whole entries that is at most `capacity_bytes`.
+
+    The result is cached, so that all segments of the same settings share one number of 32 bytes.
+    """
+    return capacity_bytes - capacity_bytes % entry_bytes
+
+
+@lru_cache(SIZES_CACHED)
+def whole_entries_count(capacity_bytes: int, entry_bytes: int, reserved_count: int = 0) -> int:
+    """Return the number of whole entries in `capacity_bytes`, less `reserved_count`. The result is
+    cached like that of `whole_entries_bytes`."""
+    return capacity_bytes // entry_bytes - reserved_count
 
 
 class EntryFile:
@@ -87,7 +108,7 @@ class EntryFile:
         self._memory = bytearray()
         self.count = 0
         self._written_bytes = 0
-        self._capacity_bytes = capacity_bytes - capacity_bytes % self.entry_bytes
+        self._capacity_bytes = whole_entries_bytes(capacity_bytes, self.entry_bytes)
         self._open().set_size(0)
         self._is_extended = self._is_trimmed = False
 
@@ -115,7 +136,7 @@ class EntryFile:
         size = self.count * self.entry_bytes
         self._memory = bytearray(self._handle().read_cached(0, size) if size else b"")
         self._written_bytes = size
-        self._capacity_bytes = max(size, capacity_bytes - capacity_bytes % self.entry_bytes)
+        self._capacity_bytes = max(size, whole_entries_bytes(capacity_bytes, self.entry_bytes))
         self._is_extended = False
 
     def entry(self, index: int, size: int) -> bytes | bytearray:

@@ -5,7 +5,7 @@ offset. The format is Kafka's `leader-epoch-checkpoint`. Pure. The log writes th
 recovery point passes the start of an epoch; later epochs can be read from the batches.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -28,8 +28,9 @@ class EpochCache:
     __slots__ = ("_epochs", "_starts", "change_count", "latest")
 
     def __init__(self, entries: tuple[EpochEntry, ...] = ()) -> None:
-        self._epochs = [entry.epoch for entry in entries]
-        self._starts = [entry.start_offset for entry in entries]
+        # Tuples, because they rarely change, and take half the memory of lists.
+        self._epochs = tuple(entry.epoch for entry in entries)
+        self._starts = tuple(entry.start_offset for entry in entries)
         self.change_count = 0
         """Number of changes of the leader epochs so far. `EpochFile` compares this number to
         determine whether the file is out of date."""
@@ -52,8 +53,8 @@ class EpochCache:
         if epoch <= self.latest:
             return
         self._drop_from(start_offset)
-        self._epochs.append(epoch)
-        self._starts.append(start_offset)
+        self._epochs = (*self._epochs, epoch)
+        self._starts = (*self._starts, start_offset)
         self.latest = epoch
         self.change_count += 1
 
@@ -89,21 +90,20 @@ class EpochCache:
         kept = bisect_right(self._starts, start_offset) - 1
         if kept < 0 or self._starts[kept] == start_offset == self._starts[0]:
             return
-        del self._epochs[:kept], self._starts[:kept]
-        self._starts[0] = start_offset
+        self._epochs = self._epochs[kept:]
+        self._starts = (start_offset, *self._starts[kept + 1 :])
         self.change_count += 1
 
     def clear(self) -> None:
         """Remove all leader epochs of the log."""
-        self._epochs.clear()
-        self._starts.clear()
+        self._epochs = self._starts = ()
         self.latest = NO_EPOCH
         self.change_count += 1
 
     def _drop_from(self, offset: Offset) -> None:
-        while self._starts and self._starts[-1] >= offset:
-            self._starts.pop()
-            self._epochs.pop()
+        kept = bisect_left(self._starts, offset)
+        self._epochs = self._epochs[:kept]
+        self._starts = self._starts[:kept]
         self.latest = self._epochs[-1] if self._epochs else NO_EPOCH
 
     def encode(self) -> bytes:

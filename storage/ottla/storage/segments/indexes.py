@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from ottla.model.limits import INT32_MAX
 from ottla.storage.disk.disk_seam import Disk
-from ottla.storage.segments.entry_file import EntryFile
+from ottla.storage.segments.entry_file import EntryFile, whole_entries_count
 from ottla.wire.batch import NO_TIMESTAMP
 
 _OFFSET_ENTRY = Struct(">ii")
@@ -42,7 +42,7 @@ class OffsetIndex(EntryFile):
         super().__init__(disk, prefix, ending)
         self.base_offset = base_offset
         self._found_last = 0
-        self.count_max = bytes_max // self.entry_bytes
+        self.count_max = whole_entries_count(bytes_max, self.entry_bytes)
         """Number of offset index entries at which the index is full, so that the segment must
         roll."""
 
@@ -141,7 +141,7 @@ class TimeIndex(EntryFile):
     ) -> None:
         super().__init__(disk, prefix, ending)
         self.base_offset = base_offset
-        self.count_max = bytes_max // self.entry_bytes - 1
+        self.count_max = whole_entries_count(bytes_max, self.entry_bytes, 1)
         """Number of time index entries at which only the slot for the closing entry is left. The
         closing entry is added when the segment is closed."""
 
