@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from ottla.broker.logs.produce import PARTITIONS_PER_STEP
+from ottla.broker.logs.produce import INSPECTED_PER_STEP, PARTITIONS_PER_STEP
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset, ProducerId
@@ -561,6 +561,42 @@ async def test_very_many_partitions_are_appended_to_in_steps(world: World) -> No
     assert [one.index for one in answered.partition_responses] == list(range(count))
     codes = [one.error_code for one in answered.partition_responses]
     assert codes == [0] + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * (count - 1)
+
+
+async def produce_many(world: World, count: int, batch: memoryview) -> tuple[Partition, Any]:
+    """Produce `count` batches in one request to a partition of a compacted topic. Returns the
+    partition, and the result of the handler."""
+    partition = await world.add("t", config=COMPACTED)
+    asked = request(world, "t", batch)
+    asked.topic_data[0].partition_data = [
+        PartitionProduceData(index=0, records=bytearray(batch)) for _ in range(count)
+    ]
+    call = world.call(0, 13)
+    return partition, world.produce_api.handle(call.context, asked)
+
+
+async def test_many_batches_are_inspected_on_the_loop_in_steps(world: World) -> None:
+    batch = packed(*[KEYED] * 3, codec=Codec.NONE)
+    _, steps = await produce_many(world, 3 * INSPECTED_PER_STEP, batch)
+    assert is_steps(steps)
+    assert sum(1 for _ in steps) == 2, "the first of three has been done"
+
+
+async def test_batches_that_a_thread_has_inspected_are_appended_in_steps(world: World) -> None:
+    batch = packed(*[KEYED] * 501, codec=Codec.NONE)
+    count = 2 * PARTITIONS_PER_STEP + 1
+    partition, steps = await produce_many(world, count, batch)
+    assert is_steps(steps)
+    with pytest.raises(StopIteration) as finished:
+        while True:
+            next(steps)
+    work = finished.value.value
+    assert isinstance(work, ThreadWork)
+    steps = work.then(work.work())
+    assert is_steps(steps)
+    assert sum(1 for _ in steps) == 1, "the first of three has been done, and the last returns"
+    assert partition.log is not None
+    assert partition.log.end_offset == 501 * count
 
 
 @pytest.mark.parametrize("is_large", [True, False])

@@ -11,7 +11,8 @@ read directly from its bytes, without message objects; only the encoding of its 
   connection is not started until the batch has been read.
 * The first batch of a transaction in a partition waits for the transaction coordinator
   (`transactional_appends`).
-* A request with more batches than PARTITIONS_PER_STEP is appended in steps.
+* A request with more batches than PARTITIONS_PER_STEP is appended in steps. A step ends earlier if
+  it has read the records of INSPECTED_PER_STEP batches.
 
 The records stay a view into the connection's buffer until the single write to the log.
 """
@@ -76,6 +77,10 @@ CODEC_ZSTD: Final = 4
 PARTITIONS_PER_STEP: Final = 100
 """Number of batches in one Produce request that are appended per event-loop iteration. A smaller
 value yields more often. A larger value delays other connections."""
+
+INSPECTED_PER_STEP: Final = 10
+"""Number of batches in one Produce request whose records are inspected per event-loop iteration. An
+inspection takes 1 ms at most, longer ones are done in a thread."""
 
 PLACES_MAX: Final = 256
 """Maximum number of cached lookups of partitions, by the bytes of topic and index in a
@@ -371,19 +376,22 @@ class ProduceApi:
     ) -> bool:
         """Append the batches of one step of a Produce request. Returns whether more batches may be
         left."""
-        count = 0
+        count = inspected_count = 0
         with self._purgatory.one_event:
             for topic, data in islice(parts, PARTITIONS_PER_STEP):
                 count += 1
                 produce.turn_to(topic)
-                if data is not None:
-                    self._append_part(produce, topic, data)
+                if data is not None and self._append_part(produce, topic, data):
+                    inspected_count += 1
+                    if inspected_count == INSPECTED_PER_STEP:
+                        return True
         return count == PARTITIONS_PER_STEP
 
     def _append_part(
         self, produce: Produce, topic: TopicProduceData, data: PartitionProduceData
-    ) -> None:
-        """Append the batch for one partition of a Produce request, and record the outcome."""
+    ) -> bool:
+        """Append the batch for one partition of a Produce request, and record the outcome. Returns
+        whether the records of the batch were inspected."""
         context, request = produce.context, produce.request
         partition = None
         outcome: Outcome
@@ -403,6 +411,11 @@ class ProduceApi:
         except RefusedError as refusal:
             outcome = refusal
         self._settle(produce, topic, data, partition, outcome)
+        return (
+            partition is not None
+            and partition.inspects_records
+            and not isinstance(outcome, RecordsToInspectError)
+        )
 
     async def _append_verified(
         self,
@@ -515,14 +528,25 @@ class ProduceApi:
         if not produce.inspected:
             return self._answer(produce)
         now_ms = self.clock.wall_ms()
+        return ThreadWork(
+            lambda: [each.accepted(now_ms) for each in produce.inspected],
+            lambda results: begun(self._append_all_inspected(produce, results)),
+        )
 
-        def append(results: list[Accepted | RefusedError]) -> HandlerResult:
+    def _append_all_inspected(
+        self, produce: Produce, results: list[Accepted | RefusedError]
+    ) -> Answer:
+        """Append the batches that were inspected in a thread, in steps if there are many. `results`
+        are the results of the inspections."""
+        pairs = zip(produce.inspected, results, strict=True)
+        while step := list(islice(pairs, PARTITIONS_PER_STEP)):
             with self._purgatory.one_event:
-                for each, found in zip(produce.inspected, results, strict=True):
+                for each, found in step:
                     self._append_inspected(produce, each, found)
-            return self._answer(produce)
-
-        return ThreadWork(lambda: [each.accepted(now_ms) for each in produce.inspected], append)
+            if len(step) == PARTITIONS_PER_STEP:
+                produce.is_large = True
+                yield
+        return self._answer(produce)
 
     def _append_inspected(
         self, produce: Produce, inspected: BatchToInspect, found: Accepted | RefusedError

@@ -77,10 +77,8 @@ RECORDS_INLINE, BYTES_INLINE = 500, MIB
 in a thread, which costs a batch of 120 records several times its inspection, and delays the next
 request of its connection. With larger numbers, the event loop is blocked for longer."""
 PACKED_RECORDS_INLINE, PACKED_BYTES_INLINE = 200, 4 * KIB
-"""Largest compressed batch whose records are inspected on the event loop. The size after
-decompression is unknown before it."""
-"""Number of records, and size in bytes, up to which a batch's records are inspected on the event
-loop. This takes some milliseconds at most."""
+"""Largest compressed batch whose records are inspected on the event loop, in records and bytes. The
+size after decompression is unknown before it."""
 
 ATTRIBUTES_AT, RECORD_COUNT_AT = 21, 57
 
