@@ -21,9 +21,10 @@ class Up:
     def __init__(self, directory: Path, *options: str) -> None:
         self.directory = directory
         self.path = directory.with_suffix(".log")
-        command = [sys.executable, "-m", "ottla.cli", "up", "--dir", str(directory), *options]
+        # Like `ottla up`, "-P" imports no modules from the current directory.
+        command = [sys.executable, "-P", "-m", "ottla.cli", "up", "--dir", str(directory), *options]
         with self.path.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=directory.parent)
 
     def said(self, words: str) -> re.Match[str]:
         """Wait until the output matches a pattern; return the match."""

@@ -42,7 +42,12 @@ def test_a_node_that_dies_is_named_with_how_to_start_it_again(up: Callable[..., 
     one.said(f"broker 1 was ended by signal 9; start it again with: ottla broker {path}")
 
 
-def test_a_node_that_dies_is_started_again_when_that_was_asked(up: Callable[..., Any]) -> None:
+def test_a_node_that_dies_is_started_again_when_that_was_asked(
+    up: Callable[..., Any], tmp_path: Path
+) -> None:
+    # Files of the user's current directory must not replace modules of the nodes.
+    for name in ("json.py", "trio.py"):
+        (tmp_path / name).write_text("raise ImportError('not a module of Ottla')")
     one = up("--port=0", "--restart", "--set", "broker.session.timeout.ms=3000")
     first = one.pid("broker")
     wait_until_resting(one.process.pid)

@@ -74,7 +74,7 @@ def test_nodes_that_take_too_long_are_named(start: Start) -> None:
 
 
 def test_a_node_gets_its_role_file_options_and_parent(tmp_path: Path) -> None:
-    script = "import os, sys; print(*sys.argv[4:], os.environ['OTTLA_PARENT_PID'])"
+    script = "import os, sys; print(*sys.argv[5:], os.environ['OTTLA_PARENT_PID'])"
     path, said = tmp_path / "node.properties", tmp_path / "said"
     with said.open("wb") as output:
         node = start_node(

@@ -87,7 +87,15 @@ class LocalConsole:
         import subprocess  # imported after the cluster is ready
 
         number = self._socket.fileno()
-        command = [sys.executable, "-m", "ottla.cli", "console", "--dir", str(self._directory)]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "ottla.cli",
+            "console",
+            "--dir",
+            str(self._directory),
+        ]
         known = {**os.environ, SOCKET_VARIABLE: str(number), KEY_VARIABLE: self._key}
         log = self._directory / "logs" / "console.log"
         log.parent.mkdir(parents=True, exist_ok=True)

@@ -84,7 +84,7 @@ class ServedCluster:
         sys.stdout.flush()
         sys.stderr.flush()
         program = [sys.executable, "-I", "-S", resting_driver.__file__, log]
-        command = [sys.executable, "-m", MODULE, *SHOWN, "--dir", str(self.directory)]
+        command = [sys.executable, "-P", "-m", MODULE, *SHOWN, "--dir", str(self.directory)]
         environment = {**os.environ, STATE_VARIABLE: json.dumps(state)}
         try:
             os.execve(program[0], [*program, *command], environment)

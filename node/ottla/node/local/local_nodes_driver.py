@@ -137,7 +137,7 @@ def start_node(
     reader, writer = os.pipe()
     try:
         process = _started(
-            [*prefix, sys.executable, "-m", module, role, str(properties), *options],
+            [*prefix, sys.executable, "-P", "-m", module, role, str(properties), *options],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
