@@ -1,5 +1,6 @@
 """A node does not start in a cluster whose level only a newer release supports: one sentence."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from tests.cluster.conftest import Processes
 
 pytestmark = pytest.mark.cluster
 NEWER = "tests.cluster.upgrades.newer_release"
+ROOT = Path(__file__).parents[3]
+"""Directory of the package `tests`, which nodes do not import from the current directory."""
 TIMEOUT_S = 60
 
 
@@ -33,6 +36,8 @@ def test_a_node_names_the_level_of_a_newer_release_and_changes_nothing(
 ) -> None:
     cluster = plan_cluster()
     cluster.module = NEWER
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    cluster.environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     cluster.start()
     cluster.wait_healthy()
     cluster.end("broker")
