@@ -224,6 +224,8 @@ class ClientQuotas:
     def find(self, user: str, client_id: str, now_ms: int) -> Found | None:
         """Return the limit and the usage of a client under this quota, or None if the client has no
         limit."""
+        if not self.is_active:
+            return None
         if self._may_change and self._limits.have_changed:
             self._found.clear()
         names = user, client_id
@@ -231,8 +233,6 @@ class ClientQuotas:
             return self._found[names]
         except KeyError:
             pass
-        if not self.is_active:
-            return None
         match = self._limits.find(user, client_id)
         found = None if match is None else (match, self._usage(match, now_ms))
         if max(len(user), len(client_id)) <= NAME_CHARS_MAX:

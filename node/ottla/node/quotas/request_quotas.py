@@ -327,13 +327,10 @@ class RequestQuotas:
         if api_key in EXEMPT:
             charge.is_exempt = True
         elif api_key == PRODUCE:
-            produce = self.produce
-            found = produce.find(user, client_id, arrived_ms)
-            if found is not None:
-                size = FRAME_LENGTH_BYTES + frame_bytes
-                delay_ms = produce.record_for(found, size, arrived_ms)
-                if delay_ms:
-                    charge.throttle(slot, delay_ms, arrived_ms)
+            size = FRAME_LENGTH_BYTES + frame_bytes
+            delay_ms = self.produce.record(user, client_id, size, arrived_ms)
+            if delay_ms:
+                charge.throttle(slot, delay_ms, arrived_ms)
 
     def _counts_bytes_of(self, api_key: int) -> bool:
         if api_key == PRODUCE:
