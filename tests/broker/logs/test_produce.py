@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from ottla.broker.logs.produce import INSPECTED_PER_STEP, PARTITIONS_PER_STEP
+from ottla.broker.logs.produce import INSPECTION_COST, PARTITIONS_PER_STEP
 from ottla.broker.replicas.partition import Partition
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset, ProducerId
@@ -577,7 +577,7 @@ async def produce_many(world: World, count: int, batch: memoryview) -> tuple[Par
 
 async def test_many_batches_are_inspected_on_the_loop_in_steps(world: World) -> None:
     batch = packed(*[KEYED] * 3, codec=Codec.NONE)
-    _, steps = await produce_many(world, 3 * INSPECTED_PER_STEP, batch)
+    _, steps = await produce_many(world, 3 * PARTITIONS_PER_STEP // INSPECTION_COST, batch)
     assert is_steps(steps)
     assert sum(1 for _ in steps) == 2, "the first of three has been done"
 

@@ -11,8 +11,8 @@ read directly from its bytes, without message objects; only the encoding of its 
   connection is not started until the batch has been read.
 * The first batch of a transaction in a partition waits for the transaction coordinator
   (`transactional_appends`).
-* A request with more batches than PARTITIONS_PER_STEP is appended in steps. A step ends earlier if
-  it has read the records of INSPECTED_PER_STEP batches.
+* A request with more batches than PARTITIONS_PER_STEP is appended in steps. A batch whose records
+  are read counts as INSPECTION_COST batches.
 
 The records stay a view into the connection's buffer until the single write to the log.
 """
@@ -78,8 +78,8 @@ PARTITIONS_PER_STEP: Final = 100
 """Number of batches in one Produce request that are appended per event-loop iteration. A smaller
 value yields more often. A larger value delays other connections."""
 
-INSPECTED_PER_STEP: Final = 10
-"""Number of batches in one Produce request whose records are inspected per event-loop iteration. An
+INSPECTION_COST: Final = 10
+"""Number of batches as which a batch counts whose records are inspected on the event loop. An
 inspection takes 1 ms at most, longer ones are done in a thread."""
 
 PLACES_MAX: Final = 256
@@ -376,16 +376,15 @@ class ProduceApi:
     ) -> bool:
         """Append the batches of one step of a Produce request. Returns whether more batches may be
         left."""
-        count = inspected_count = 0
+        left = PARTITIONS_PER_STEP
         with self._purgatory.one_event:
-            for topic, data in islice(parts, PARTITIONS_PER_STEP):
-                count += 1
+            for topic, data in parts:
                 produce.turn_to(topic)
-                if data is not None and self._append_part(produce, topic, data):
-                    inspected_count += 1
-                    if inspected_count == INSPECTED_PER_STEP:
-                        return True
-        return count == PARTITIONS_PER_STEP
+                is_inspected = data is not None and self._append_part(produce, topic, data)
+                left -= INSPECTION_COST if is_inspected else 1
+                if left <= 0:
+                    return True
+        return False
 
     def _append_part(
         self, produce: Produce, topic: TopicProduceData, data: PartitionProduceData

@@ -77,7 +77,8 @@ class MarkerBytes(NamedTuple):
     wall_ms: int
     """Wall time in milliseconds, which is the timestamp of the marker."""
     batch: bytes
-    """Control batch of the marker, empty if the producer id or epoch is invalid."""
+    """Control batch of the marker. Empty if no log gets it: the producer is invalid, or only
+    partitions of `__consumer_offsets` are named."""
 
 
 class OffsetsMarkers(Protocol):
