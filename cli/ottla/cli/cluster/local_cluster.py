@@ -67,11 +67,11 @@ class LocalCluster:
         """
         return self._supervisor.start(READY_TIMEOUT_S)
 
-    def watch(self, rest: Callable[[], None]) -> int:
+    def watch(self, look_s: float, look: Callable[[], None], rest: Callable[[], None]) -> int:
         """Report each node that ends, and restart it if the user requested restarts. Calls `rest`
-        while nothing is to be done. Returns an exit code when all nodes have ended: 0 if all of
-        them were asked to stop."""
-        return self._supervisor.watch(rest=rest)
+        while nothing is to be done, and otherwise `look` at least every `look_s` seconds. Returns
+        an exit code when all nodes have ended: 0 if all of them were asked to stop."""
+        return self._supervisor.watch(look_s, look, rest)
 
     @property
     def has_events(self) -> bool:

@@ -51,7 +51,7 @@ class ServedCluster:
         try:
             code = begin()
             if code == 0:
-                code = self.cluster.watch(self._rest)
+                code = self.cluster.watch(resting_driver.LOG_LOOK_S, self._bound_log, self._rest)
         except KeyboardInterrupt:
             note("stopping …")
             code = 0
@@ -64,6 +64,12 @@ class ServedCluster:
                 shutil.rmtree(self.directory, ignore_errors=True)
         note(f"stopped in {time.monotonic() - began_at:.1f} s")
         return code
+
+    def _bound_log(self) -> None:
+        """Empty the log of a process that does not rest, because its nodes keep ending, if the log
+        is too large."""
+        if self.log is not None:
+            resting_driver.bound_log(str(self.log))
 
     def _rest(self) -> None:
         """Execute the program that waits for the end of a node in place of this process. Returns if
