@@ -191,6 +191,27 @@ def test_requests_fed_byte_by_byte_are_answered_like_whole_ones() -> None:
     assert crumbs.take_output() == whole.take_output()
 
 
+def test_several_late_responses_wake_the_host_once_until_they_are_sent() -> None:
+    world = World()
+    world.holds = {1, 2, 3, 4}
+    world.feed(b"".join(map(produce, (1, 2, 3, 4))))
+    for correlation_id in (1, 2, 3):
+        world.complete(correlation_id)
+    assert world.host.work_count == 1
+    assert world.take_answered_ids() == [1, 2, 3]
+    world.complete(4)
+    assert world.host.work_count == 2
+
+
+def test_a_late_response_wakes_the_host_if_held_requests_may_start() -> None:
+    world = World(ConnectionLimits(requests_in_flight_max=2))
+    world.holds = {1, 2}
+    world.feed(b"".join(map(produce, (1, 2, 3))))
+    for correlation_id in (1, 2):
+        world.complete(correlation_id)
+    assert world.host.work_count == 2
+
+
 @given(
     sizes=st.lists(st.integers(0, 3000), min_size=1, max_size=6),
     cuts=st.lists(st.integers(1, 4000), min_size=1, max_size=20),

@@ -42,13 +42,29 @@ def test_what_waits_has_remote_time_too() -> None:
     watch.pass_ms(1)
     handled_ns = watch.now_ns
     watch.pass_ms(20)
-    times.of(FETCH, 17).note_waited(started_ns, handled_ns, watch.now_ns)
+    times.of(FETCH, 17).note_waited(0, started_ns, handled_ns, watch.now_ns)
 
     sums = {
         name: samples_of(times, name)["Fetch",].value_sum  # type: ignore[attr-defined]
         for name in ("localtimems", "remotetimems", "totaltimems")
     }
     assert sums == {"localtimems": 1, "remotetimems": 20, "totaltimems": 21}
+
+
+def test_each_time_is_counted_once_however_often_it_is_read() -> None:
+    times = RequestTimes().of(FETCH, 17)
+    for number in range(300):
+        times.note_prompt(number, 2 * number)
+        if number % 7 == 0:
+            times.note_waited(number, 0, number, 3 * number)
+        if number % 50 == 0:
+            assert times.prompt.count == number + 1
+    assert (times.prompt.count, times.prompt.sum) == (300, 2 * sum(range(300)))
+    waited = range(0, 300, 7)
+    assert (times.queued.count, times.queued.sum) == (343, sum(range(300)) + sum(waited))
+    assert (times.local.count, times.local.sum) == (43, sum(waited))
+    assert (times.remote.count, times.remote.sum) == (43, 2 * sum(waited))
+    assert (times.total.count, times.total.sum) == (43, 3 * sum(waited))
 
 
 def test_fetches_are_counted_of_consumers_of_followers_and_in_total() -> None:

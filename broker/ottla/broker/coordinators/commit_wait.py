@@ -86,10 +86,11 @@ class CommitWait(WaitingEntry):
 
     def _give(self, code: ErrorCode) -> None:
         faults: list[Exception] = []
+        refusal = None if code is ErrorCode.NONE else client_code(code)
         while self._answers:
             responder, answer = self._answers.popleft()
             try:
-                responder(answer if code is ErrorCode.NONE else client_code(code))
+                responder(answer if refusal is None else refusal)
             except Exception as fault:
                 faults.append(fault)
         if faults:

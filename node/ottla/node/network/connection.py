@@ -92,7 +92,6 @@ class Connection:
         "_clock",
         "_coroutine_count",
         "_dispatcher",
-        "_frame_bytes",
         "_frame_bytes_max",
         "_guard",
         "_has_ended",
@@ -110,6 +109,7 @@ class Connection:
         "_share",
         "_stalled_ns",
         "_traced",
+        "frame_bytes",
         "has_lent_buffer",
         "has_more_to_take_up",
         "is_closed",
@@ -164,8 +164,9 @@ class Connection:
         self._stalled_ns = 0
         self._muted_until_ms: int | None = None
         self._awaits_memory = False
-        # Size of the frame at the front of `_held`, including its length field; 0 while unknown.
-        self._frame_bytes = 0
+        self.frame_bytes = 0
+        """Size in bytes of the frame at the front of the held bytes, including its length field; 0
+        while unknown. `window` returns None if it is 0."""
         # Memory charged to the pool: that of `_held`, and of buffers lent to coroutines.
         self._charged_bytes = 0
         self._lent_bytes = 0
@@ -178,21 +179,22 @@ class Connection:
 
     # Interface for the driver.
 
-    def on_bytes(self, data: memoryview, now_ms: int) -> None:
-        """Process bytes received from the client. `data` may be reused after the call if
-        `has_lent_buffer` is not set.
+    def on_bytes(self, data: memoryview, now_ms: int, size: int = -1) -> None:
+        """Process bytes received from the client: the first `size` bytes of `data`, or all of them
+        if `size` is negative. `data` may be reused after the call if `has_lent_buffer` is not set.
 
         Raises ProtocolError if the bytes violate Kafka's protocol. The caller must then close the
         connection.
         """
         self.last_active_ms = now_ms
+        end = len(data) if size < 0 else size
         if self._held.end:
-            self._hold(data)
+            self._hold(data[:end])
             self._serve_held_frames(now_ms)
             return
-        consumed = self._serve_frames(data, now_ms)
-        if consumed < len(data) and not self._is_ending:
-            self._hold(data[consumed:])
+        consumed = self._serve_frames(data, end, now_ms)
+        if consumed < end and not self._is_ending:
+            self._hold(data[consumed:end])
             self._make_room()
 
     def window(self) -> memoryview | None:
@@ -202,8 +204,8 @@ class Connection:
         After receiving bytes into the space, the caller passes their number to `on_window_filled`.
         The space is not empty while `wants_bytes` is True.
         """
-        if self._frame_bytes and self._frame_bytes > len(self._held):
-            return self._held.window(self._frame_bytes)
+        if self.frame_bytes and self.frame_bytes > len(self._held):
+            return self._held.window(self.frame_bytes)
         return None
 
     def on_window_filled(self, size: int, now_ms: int) -> None:
@@ -212,7 +214,7 @@ class Connection:
         self.last_active_ms = now_ms
         self._held.advance(size)
         self._share.arrived_bytes += size
-        if len(self._held) >= self._frame_bytes:
+        if len(self._held) >= self.frame_bytes:
             self._serve_held_frames(now_ms)
         else:
             self._make_room()
@@ -253,7 +255,7 @@ class Connection:
             return True
         # A frame that is partly received is always read to its end.  Its length is bounded, and its
         # memory reserved.
-        if len(self._held) < HELD_WHILE_PAUSED_BYTES_MAX or len(self._held) < self._frame_bytes:
+        if len(self._held) < HELD_WHILE_PAUSED_BYTES_MAX or len(self._held) < self.frame_bytes:
             return True
         return self._may_take_up()
 
@@ -394,9 +396,9 @@ class Connection:
         if times is not None:
             now_ns = self._clock.now_ns()
             if slot.handled_ns:
-                times.note_waited(slot.started_ns, slot.handled_ns, now_ns)
+                times.note_waited(slot.queued_ns, slot.started_ns, slot.handled_ns, now_ns)
             else:
-                times.prompt.observe(now_ns - slot.started_ns)
+                times.note_prompt(slot.queued_ns, now_ns - slot.started_ns)
             if not is_next:
                 slot.answered_ns = now_ns
             if slot.error_code:
@@ -408,8 +410,10 @@ class Connection:
             self._awaited = None
         if slot.closes_connection:
             self._is_ending = True
+        output = self.output
+        # Unsent output is sent soon, and wakes this connection.
+        is_host_due = self._is_serving or (output.byte_count > 0 and not self._held.end)
         if is_next:
-            output = self.output
             output.byte_count += responses.take_ready(output.chunks)
         if self._stalled_ns:
             self._settle_answers()
@@ -417,7 +421,7 @@ class Connection:
             self._note_late()
         if slot.trace is not None:
             self._note_answered(slot, slot.trace)
-        if not self._is_serving:
+        if not is_host_due:
             self._host.on_work(self)
 
     def on_steps(self, slot: ResponseSlot, steps: Answer) -> None:
@@ -494,11 +498,10 @@ class Connection:
             return False
         return len(held) >= FRAME_LENGTH_BYTES + self._frame_length(held.view, 0)
 
-    def _serve_frames(self, data: memoryview, now_ms: int) -> int:
-        """Serve the complete frames in `data` that may be started now. Returns their total size in
-        bytes."""
+    def _serve_frames(self, data: memoryview, end: int, now_ms: int) -> int:
+        """Serve the complete frames in the first `end` bytes of `data` that may be started now.
+        Returns their total size in bytes."""
         at = 0
-        end = len(data)
         now_ns = self._clock.now_ns
         limits = self._limits
         frames_left = limits.frames_per_turn_max
@@ -533,13 +536,13 @@ class Connection:
         return at
 
     def _serve_held_frames(self, now_ms: int) -> None:
-        consumed = self._serve_frames(self._held.view, now_ms)
+        consumed = self._serve_frames(self._held.view, len(self._held), now_ms)
         if self._is_ending:
             self._held.clear()
         elif consumed:
             self._held.consume(consumed)
         if not len(self._held) or consumed:
-            self._frame_bytes = self._share.age_ms = 0
+            self.frame_bytes = self._share.age_ms = 0
             self._settle()
         self._make_room()
 
@@ -623,13 +626,13 @@ class Connection:
         """Read the length of the frame at the start of the received bytes, and enlarge the buffer
         for the rest of the frame."""
         held = self._held
-        if not self._frame_bytes:
+        if not self.frame_bytes:
             if len(held) < FRAME_LENGTH_BYTES:
                 return
-            self._frame_bytes = FRAME_LENGTH_BYTES + self._frame_length(held.view, 0)
-        if len(held) >= self._frame_bytes:
+            self.frame_bytes = FRAME_LENGTH_BYTES + self._frame_length(held.view, 0)
+        if len(held) >= self.frame_bytes:
             return
-        capacity_bytes = held.capacity_for(self._frame_bytes)
+        capacity_bytes = held.capacity_for(self.frame_bytes)
         if (missing_bytes := capacity_bytes - self._charged_bytes) > 0:
             if not self.memory.try_grow(self._share, missing_bytes):
                 if not self._awaits_memory:
@@ -655,7 +658,7 @@ class Connection:
         """Size in bytes of the partly received frame, or 0 if no frame is incomplete."""
         if len(self._held) < FRAME_LENGTH_BYTES:
             return FRAME_LENGTH_BYTES if len(self._held) else 0
-        return self._frame_bytes if len(self._held) < self._frame_bytes else 0
+        return self.frame_bytes if len(self._held) < self.frame_bytes else 0
 
     def on_memory_available(self) -> None:
         """Retry a refused request for memory, since the pool of request memory may have free memory

@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from ottla.model.errors import code_of
 from ottla.telemetry.metrics.instruments import (
+    UNCOUNTED_MAX,
     Counters,
     Family,
     Histogram,
@@ -55,27 +56,79 @@ FETCH_CONSUMER = "FetchConsumer"
 class Times:
     """Durations of the requests for one API in one version."""
 
-    __slots__ = ("answer_queued", "answer_sent", "local", "prompt", "queued", "remote", "total")
+    __slots__ = (
+        "_histograms", "_local", "_prompt", "_queued", "_remote", "_total", "answer_queued",
+        "answer_sent",
+    )  # fmt: skip
 
     def __init__(self) -> None:
-        self.queued = Histogram(BOUNDS_NS)
-        self.prompt = Histogram(BOUNDS_NS)
-        """Durations of requests that were answered without waiting. All of their time is local."""
-        self.local = Histogram(BOUNDS_NS)
-        self.remote = Histogram(BOUNDS_NS)
-        self.total = Histogram(BOUNDS_NS)
-        """Total, local and remote times of requests that waited for replicas, records, another node
-        or a group."""
+        # Values that are not counted yet. One call adds the values of a request to several lists.
+        self._queued: list[int] = []
+        self._prompt: list[int] = []
+        self._local: list[int] = []
+        self._remote: list[int] = []
+        self._total: list[int] = []
+        self._histograms = [Histogram(BOUNDS_NS) for _ in range(5)]
         self.answer_queued = Histogram(BOUNDS_NS)
         self.answer_sent = Histogram(BOUNDS_NS)
         """Queue times and send times of the few responses that could not be sent at once."""
 
-    def note_waited(self, started_ns: int, handled_ns: int, now_ns: int) -> None:
+    def note_prompt(self, queued_ns: int, total_ns: int) -> None:
+        """Record the queue time and the duration of a request that was answered without waiting, in
+        nanoseconds."""
+        queued = self._queued
+        queued.append(queued_ns)
+        self._prompt.append(total_ns)
+        if len(queued) >= UNCOUNTED_MAX:
+            self._count()
+
+    def note_waited(self, queued_ns: int, started_ns: int, handled_ns: int, now_ns: int) -> None:
         """Record the times of a request that had to wait: its handler started at `started_ns` and
         returned at `handled_ns`, and its response is ready at `now_ns` (all in nanoseconds)."""
-        self.local.observe(handled_ns - started_ns)
-        self.remote.observe(now_ns - handled_ns)
-        self.total.observe(now_ns - started_ns)
+        queued = self._queued
+        queued.append(queued_ns)
+        self._local.append(handled_ns - started_ns)
+        self._remote.append(now_ns - handled_ns)
+        self._total.append(now_ns - started_ns)
+        if len(queued) >= UNCOUNTED_MAX:
+            self._count()
+
+    def _count(self) -> None:
+        """Count the recorded values in the histograms."""
+        lists = self._queued, self._prompt, self._local, self._remote, self._total
+        for histogram, values in zip(self._histograms, lists, strict=True):
+            histogram.observe_all(values)
+            values.clear()
+
+    @property
+    def queued(self) -> Histogram:
+        """Times from the start of an event-loop iteration until a request is started."""
+        self._count()
+        return self._histograms[0]
+
+    @property
+    def prompt(self) -> Histogram:
+        """Durations of requests that were answered without waiting. All of their time is local."""
+        self._count()
+        return self._histograms[1]
+
+    @property
+    def local(self) -> Histogram:
+        """Local times of requests that waited for replicas, records, another node or a group."""
+        self._count()
+        return self._histograms[2]
+
+    @property
+    def remote(self) -> Histogram:
+        """Remote times of requests that waited for replicas, records, another node or a group."""
+        self._count()
+        return self._histograms[3]
+
+    @property
+    def total(self) -> Histogram:
+        """Durations of requests that waited for replicas, records, another node or a group."""
+        self._count()
+        return self._histograms[4]
 
 
 class TimedRequests(NamedTuple):

@@ -106,6 +106,7 @@ class ResponseSlot:
         "header",
         "is_done",
         "on_abandoned",
+        "queued_ns",
         "started_ns",
         "times",
         "trace",
@@ -139,6 +140,8 @@ class ResponseSlot:
         self.error_code = 0
         """Error code of the response as a whole, or 0 for no error."""
         self.started_ns = started_ns
+        self.queued_ns = 0
+        """Time in nanoseconds from the start of the event-loop iteration to `started_ns`."""
         self.handled_ns = 0
         """Time in nanoseconds at which the handler returned and left the request waiting; 0 until
         then."""

@@ -195,7 +195,10 @@ class LogReader:
             bound = segment.find(end_offset)
             if bound is not None:
                 limit = bound[0]
-        length = min(limit - position, max(bytes_max, first_bytes))
+        # Comparisons cost a fifth of `min` and `max`.
+        length = bytes_max if bytes_max > first_bytes else first_bytes
+        if length > limit - position:
+            length = limit - position
         if length <= 0:
             return None
         if whole_batches:
@@ -251,7 +254,8 @@ class LogReader:
         of a sequential reader that are inside the block are then not checked again.
         """
         known, start = self._known_cached, part.position
-        end = start + min(part.length, COLD_BLOCK_BYTES)
+        length = part.length
+        end = start + (length if length < COLD_BLOCK_BYTES else COLD_BLOCK_BYTES)
         if (
             known is not None
             and known.file is part.file

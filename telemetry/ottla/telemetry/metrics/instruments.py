@@ -195,6 +195,11 @@ class Histogram:
         """Sort the stored values of the histogram that are not counted yet, and count them in their
         buckets."""
         values, self._uncounted = self._uncounted, []
+        self.observe_all(values)
+
+    def observe_all(self, values: list[int]) -> None:
+        """Add many observed values to the histogram, and count them now. `values` is sorted in
+        place."""
         values.sort()
         self._sum += sum(values)
         bounds, counts = self.bounds, self._counts

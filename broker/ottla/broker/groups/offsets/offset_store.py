@@ -6,7 +6,7 @@ first, as a separate batch, and then waits in memory for the end of its transact
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from ottla.broker.coordinators.effects import CoordinatorRecord, Outbox, new_tuple
@@ -25,6 +25,9 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import NO_PRODUCER_ID, ProducerId
 from ottla.wire.messages.offset_commit_key import OffsetCommitKey
 from ottla.wire.messages.offset_commit_value import OffsetCommitValue
+
+_NO_ERROR: Final = ErrorCode.NONE
+"""Constant, because a look-up of an enum's member costs as much as a call."""
 
 
 class SeparateBatch(NamedTuple):
@@ -81,7 +84,7 @@ class OffsetStore:
             self._outbox.write(new_tuple(CoordinatorRecord, (key, value)))
             self.committed.put(group_id, name, index, kept)
             self.pending.supersede(group_id, name, index)
-            codes.append(ErrorCode.NONE)
+            codes.append(_NO_ERROR)
         return codes
 
     def commit_in_transaction(

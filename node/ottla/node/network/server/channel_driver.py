@@ -68,10 +68,10 @@ class Channel(HostedChannel):
     __slots__ = (
         "_buffer",
         "_disk",
-        "_is_blocked",
         "_read_ahead",
         "fd",
         "interest",
+        "is_blocked",
         "is_reading_ahead",
         "is_shaking",
         "sock",
@@ -97,7 +97,8 @@ class Channel(HostedChannel):
         self._disk = disk
         self._buffer = buffer
         self._read_ahead = read_ahead
-        self._is_blocked = False
+        self.is_blocked = False
+        """True if the socket accepted only a part of the output. Epoll then waits for room."""
 
     # Interface for the server.
 
@@ -106,19 +107,14 @@ class Channel(HostedChannel):
         """Events of the client socket to register with epoll. Hang-ups and errors are always
         reported as well."""
         interest = EPOLLIN if self.connection.wants_bytes else 0
-        return interest | EPOLLOUT if self._is_blocked else interest
-
-    def is_quiescent(self) -> bool:
-        """Return whether every request is answered, every response sent, and epoll waits only for
-        received bytes."""
-        return self.interest == EPOLLIN and not self._is_blocked and self.connection.is_quiescent()
+        return interest | EPOLLOUT if self.is_blocked else interest
 
     @property
     def has_more_to_write(self) -> bool:
         """True if output is left because the socket's connection has written
         WRITE_BYTES_PER_TURN_MAX in this event-loop iteration, although the socket would accept
         more."""
-        return not (self.is_drained or self._is_blocked or self.is_reading_ahead)
+        return not (self.is_drained or self.is_blocked or self.is_reading_ahead)
 
     def close_socket(self) -> None:
         """Close the client's socket. The close of its last descriptor also removes it from
@@ -132,7 +128,7 @@ class Channel(HostedChannel):
         Raises OSError from the socket and ProtocolError from the connection.
         """
         connection, buffer = self.connection, self._buffer
-        window = connection.window()
+        window = connection.window() if connection.frame_bytes else None
         try:
             if window is not None:
                 size = self.sock.recv_into(window)
@@ -145,7 +141,8 @@ class Channel(HostedChannel):
         if not size:
             return False
         if window is None:
-            connection.on_bytes(buffer.view[:size], now_ms)
+            # Without a slice of the view, which costs as much as two calls.
+            connection.on_bytes(buffer.view, now_ms, size)
         else:
             connection.on_window_filled(size, now_ms)
         if connection.has_lent_buffer:
@@ -159,7 +156,7 @@ class Channel(HostedChannel):
 
         Raises OSError from the socket, and CorruptDataError if a file ends within a slice.
         """
-        self._is_blocked = False
+        self.is_blocked = False
         output = self.connection.output
         left_of_turn = WRITE_BYTES_PER_TURN_MAX
         while output.byte_count and left_of_turn > 0 and not self.is_reading_ahead:
@@ -175,7 +172,7 @@ class Channel(HostedChannel):
                     piece, sent_before = output.next_slice()
                     sent = self._send_slice(piece, sent_before, left_of_turn, now_ms)
             except BlockingIOError:
-                self._is_blocked = True
+                self.is_blocked = True
                 self.connection.on_stalled()
                 return
             left_of_turn -= sent

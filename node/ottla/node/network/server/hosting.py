@@ -227,10 +227,15 @@ class ConnectionHosting(ABC, Generic[C]):
         connection."""
         try:
             step(channel, mask, now_ms)
-        except ProtocolError as error:
+        except Exception as error:
+            self._on_step_failed(channel, error, now_ms)
+
+    def _on_step_failed(self, channel: C, error: Exception, now_ms: int) -> None:
+        """Close a connection after an error in one step of its work."""
+        if isinstance(error, ProtocolError):
             self._on_bad_input(channel, error, now_ms)
-        except Exception as fault:
-            self.on_fault(channel, fault)
+        else:
+            self.on_fault(channel, error)
 
     def _read(self, channel: C, now_ms: int) -> None:
         """Read from a channel (a transport and its connection), and serve the received bytes."""
@@ -238,7 +243,12 @@ class ConnectionHosting(ABC, Generic[C]):
         reads_left = READS_PER_EVENT_MAX
         while channel.read(now_ms):
             reads_left -= 1
-            if not reads_left or connection.window() is None or not connection.wants_bytes:
+            if (
+                not connection.frame_bytes
+                or not reads_left
+                or connection.window() is None
+                or not connection.wants_bytes
+            ):
                 return
         connection.on_eof()
 

@@ -241,7 +241,11 @@ class SocketServer(ConnectionServer[Channel]):
             if channel is None:
                 self._on_own_event(fd, mask, now_ms)
             else:
-                self._serve(self._on_event, channel, mask, now_ms)
+                # As `_serve` does, without the call.
+                try:
+                    self._on_event(channel, mask, now_ms)
+                except Exception as error:
+                    self._on_step_failed(channel, error, now_ms)
         if not events:
             # A closed descriptor number may be reused, but none of its old events is left.
             for fd in self._knocked:
@@ -290,9 +294,10 @@ class SocketServer(ConnectionServer[Channel]):
         """Send the ready output of a client's socket. This method is a shortcut for plain sockets
         that only wait for further bytes afterwards."""
         if type(channel) is Channel:
-            if channel.connection.output.byte_count:
+            connection = channel.connection
+            if connection.output.byte_count:
                 self._write(channel, now_ms)
-            if channel.is_quiescent():
+            if channel.interest == EPOLLIN and not channel.is_blocked and connection.is_quiescent():
                 return
         super()._flush(channel, _, now_ms)
 

@@ -107,7 +107,7 @@ class TlsChannel(Channel):
             return self._shaking_interest | select.EPOLLONESHOT
         is_reading = self.connection.wants_bytes and not self._unsent
         interest = select.EPOLLIN if is_reading else 0
-        return interest | select.EPOLLOUT if self._is_blocked else interest
+        return interest | select.EPOLLOUT if self.is_blocked else interest
 
     @property
     def has_unread(self) -> bool:
@@ -121,7 +121,7 @@ class TlsChannel(Channel):
     def has_more_to_write(self) -> bool:
         """True if the channel must be served in the next event-loop iteration although no socket
         event will occur, because output or received bytes are left."""
-        return self.has_unread or not (self.is_drained or self._is_blocked or self.is_reading_ahead)
+        return self.has_unread or not (self.is_drained or self.is_blocked or self.is_reading_ahead)
 
     @property
     def is_drained(self) -> bool:
@@ -257,7 +257,7 @@ class TlsChannel(Channel):
             try:
                 self._unsent = self._unsent[self.sock.send(self._unsent) :]
             except BlockingIOError:
-                self._is_blocked = True
+                self.is_blocked = True
                 return
 
     def flush(self, now_ms: int) -> None:
@@ -266,7 +266,7 @@ class TlsChannel(Channel):
 
         Raises OSError from the socket, and CorruptDataError if a file ends within a slice.
         """
-        self._is_blocked = False
+        self.is_blocked = False
         connection = self.connection
         left_of_turn = WRITE_BYTES_PER_TURN_MAX
         while not connection.is_closed:
