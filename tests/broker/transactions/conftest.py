@@ -22,6 +22,7 @@ from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
 from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.settings.storage.topic import TopicConfig
 from ottla.model.settings.transactions import TransactionConfig
+from ottla.node.network.turn_end import TurnEnd
 from ottla.wire.apis import API
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
@@ -63,6 +64,7 @@ class TransactionsHere:
         """Topics that were to be made."""
         self.next_id = first_id
         self.ids = ProducerIdStock(self.allocate)
+        self.turn_end = TurnEnd()
         self.coordinator = TransactionCoordinator(
             config,
             local_id=NodeId(1),
@@ -72,6 +74,7 @@ class TransactionsHere:
             ids=self.ids,
             send_markers=self.orders.append,
             cancel_markers=self.cancelled.append,
+            turn_end=self.turn_end,
         )
         register_transaction_apis(
             self,  # type: ignore[arg-type]
@@ -102,11 +105,15 @@ class TransactionsHere:
     async def ask(self, request: Message, version: int | None = None) -> Any:
         """Call a handler, and let the turn end."""
         await self.ids.wait(1)
-        highest = API[request.API_KEY].latest_stable
-        call = self.world.call(request.API_KEY, highest if version is None else version)
-        self.world.run(self.handlers[request.API_KEY], call, request)
+        call = self.begin(request, version)
         await trio.testing.wait_all_tasks_blocked()
         return call
+
+    def begin(self, request: Message, version: int | None = None) -> Any:
+        """Call a handler, and return the call, which may be open."""
+        highest = API[request.API_KEY].latest_stable
+        call = self.world.call(request.API_KEY, highest if version is None else version)
+        return self.world.run(self.handlers[request.API_KEY], call, request)
 
     async def init(
         self,

@@ -15,10 +15,12 @@ from ottla.model.ids import NodeId, Offset, ProducerId, TopicPartition
 from ottla.model.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from ottla.model.settings.storage.topic import TopicConfig
 from ottla.model.settings.transactions import TransactionConfig
+from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.wire.batch import batches
 from ottla.wire.batch_builder import BatchBuilder
 from ottla.wire.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
+from ottla.wire.messages.end_txn_request import EndTxnRequest
 from ottla.wire.messages.list_transactions_request import ListTransactionsRequest
 from ottla.wire.messages.list_transactions_response import ListTransactionsResponse
 from ottla.wire.records import scan
@@ -528,3 +530,29 @@ async def test_transactions_are_listed_by_what_they_are(world: Any, coordinated:
         assert await listed(transactional_id_pattern="a.*") == (NONE, ["a.idle"], [])
         bad = await listed(transactional_id_pattern="(")
         assert bad[0] is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+async def test_the_first_end_of_a_turn_is_answered_before_the_turn_ends(
+    world: Any, coordinated: Any
+) -> None:
+    async with coordinated(world) as (transactions, _):
+        ends = []
+        for name in ("t", "u", "v"):
+            _, producer_id, epoch = await transactions.init(name)
+            await transactions.add((producer_id, epoch), transactional_id=name)
+            ends.append(
+                EndTxnRequest(
+                    transactional_id=name,
+                    producer_id=producer_id,
+                    producer_epoch=epoch,
+                    committed=True,
+                )
+            )
+        for end, *others in (ends[:2], ends[2:]):
+            transactions.turn_end.begin()
+            assert transactions.begin(end).is_completed
+            calls = [transactions.begin(other) for other in others]
+            assert not any(call.is_completed for call in calls), "written together at the end"
+            transactions.turn_end.end(UnexpectedErrors())
+            assert all(call.is_completed for call in calls)
+        assert len(transactions.orders) == 3

@@ -72,6 +72,7 @@ class LedShard(Generic[ShardT, WriteT]):
         "partition",
         "shard",
         "writes",
+        "written_turn",
     )
 
     def __init__(self, partition: Partition, shard: ShardT, host: ShardHost) -> None:
@@ -98,6 +99,9 @@ class LedShard(Generic[ShardT, WriteT]):
         self.writes: list[WriteT] = []
         """Records that the shard decided in this event-loop iteration and that are not appended
         yet."""
+        self.written_turn = 0
+        """Number of the event-loop iteration in which a write of this shard was last appended at
+        once. Only the transaction coordinator appends at once."""
         self.answers: list[tuple[Responder, Any]] = []
         """Responses to send when all of `writes` are committed, each with the callback that sends
         it."""
@@ -114,8 +118,8 @@ class LedShard(Generic[ShardT, WriteT]):
         self.host.answer(responder, answer)
 
     def append(self, writes: Sequence[WriteT], answers: Sequence[tuple[Responder, Any]]) -> None:
-        """Append the writes to the shard's log at the end of the event-loop iteration. Sends the
-        responses in `answers` once the writes are committed."""
+        """Append the writes to the shard's log, usually at the end of the event-loop iteration.
+        Sends the responses in `answers` once the writes are committed."""
         self.writes += writes
         self.answers += answers
         self.host.note_due(self)

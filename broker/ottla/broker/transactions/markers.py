@@ -158,18 +158,32 @@ class MarkerQueues:
         if order.is_cancelled:
             return
         gone = set()
+        name, topic = "", None
+        # The sets of this order, by leader: one look-up for each partition would cost more than
+        # the rest of the loop.
+        waiting: dict[int, set[TopicPartition]] = {}
         for partition in sorted(partitions):
-            topic = image.topic(partition.topic)
+            if partition.topic != name:
+                name = partition.topic
+                topic = image.topic(name)
             state = None if topic is None else topic.partitions.get(partition.partition)
             if state is None:
                 gone.add(partition)
-            elif state.leader == NO_NODE or state.leader not in image.brokers:
-                self._unknown.setdefault(order, set()).add(partition)
-            else:
-                waiting = self._by_broker.setdefault(NodeId(state.leader), {})
-                waiting.setdefault(order, set()).add(partition)
+                continue
+            leader = state.leader
+            queued = waiting.get(leader)
+            if queued is None:
+                queued = waiting[leader] = self._queued(order, leader, image)
+            queued.add(partition)
         if gone:
             self._on_marked(order, frozenset(gone))
+
+    def _queued(self, order: MarkerOrder, leader: int, image: MetadataImage) -> set[TopicPartition]:
+        """Return the set of an order's partitions that wait for their marker from `leader`, or that
+        wait for a leader."""
+        if leader == NO_NODE or leader not in image.brokers:
+            return self._unknown.setdefault(order, set())
+        return self._by_broker.setdefault(NodeId(leader), {}).setdefault(order, set())
 
     def reroute(self, image: MetadataImage) -> None:
         """Queue transaction markers for partitions that now have a leader, and drop cancelled

@@ -237,6 +237,21 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
         transaction."""
         self.purgatory.wake((CompletionWait, key))
 
+    def note_due(self, led: LedTransactions) -> None:
+        """Append the first write of a shard in an event-loop iteration at once, and schedule
+        further writes for the end of the iteration.
+
+        The client of the first write then gets its response before the other requests of the
+        iteration are served. Few transactions share a shard, so that most writes are the first.
+        """
+        turn_end = self._turn_end
+        is_first = turn_end.is_coming and led.written_turn != turn_end.turn_count
+        if self._is_gathering or led.is_due or not is_first:
+            super().note_due(led)
+            return
+        led.written_turn = turn_end.turn_count
+        self._flush_safely(led)
+
     def _flush(self, led: LedTransactions) -> None:
         writes, led.writes = led.writes, []
         partition = led.partition

@@ -66,9 +66,12 @@ def _partitions_of(facts: TransactionFacts) -> list[PartitionsSchema] | None:
     if facts.status is TransactionStatus.EMPTY:
         return None
     by_topic: dict[str, list[int]] = {}
-    for topic, index in sorted(facts.partitions):
+    for topic, index in facts.partitions:
         by_topic.setdefault(topic, []).append(index)
-    return [PartitionsSchema(topic=name, partition_ids=ids) for name, ids in by_topic.items()]
+    return [
+        PartitionsSchema(topic=name, partition_ids=sorted(by_topic[name]))
+        for name in sorted(by_topic)
+    ]
 
 
 def read_state_record(

@@ -14,10 +14,13 @@ class TurnEnd:
     """Functions to be called at the end of the current event-loop iteration, for all its requests
     together."""
 
-    __slots__ = ("_is_coming", "works")
+    __slots__ = ("is_coming", "turn_count", "works")
 
     def __init__(self) -> None:
-        self._is_coming = False
+        self.is_coming = False
+        """True during an event-loop iteration, until the functions scheduled for its end run."""
+        self.turn_count = 0
+        """Number of event-loop iterations so far, including the current one."""
         self.works: dict[Callable[[], None], None] = {}
         """Functions scheduled for the end of the event-loop iteration, each once; empty in most
         iterations."""
@@ -25,19 +28,20 @@ class TurnEnd:
     def begin(self) -> None:
         """Record the start of an event-loop iteration. Until the end of the iteration, `call`
         accepts functions."""
-        self._is_coming = True
+        self.is_coming = True
+        self.turn_count += 1
 
     def call(self, work: Callable[[], None]) -> bool:
         """Schedule a function to be called once at the end of this event-loop iteration. Returns
         False, and schedules nothing, outside an iteration."""
-        if self._is_coming:
+        if self.is_coming:
             self.works[work] = None
-        return self._is_coming
+        return self.is_coming
 
     def end(self, errors: UnexpectedErrors) -> None:
         """Call the functions scheduled for the end of the event-loop iteration. `call` returns
         False while they run."""
-        self._is_coming = False
+        self.is_coming = False
         if self.works:
             works, self.works = self.works, {}
             for work in works:
