@@ -108,6 +108,15 @@ class Outbox:
             self._effects.writes.append(self._write)
             self._write = []
 
+    def end_lasting_event(self) -> bool:
+        """End the current event of a group. Returns whether the effects of this and earlier events
+        are only records, and responses that wait for them, so that they may be taken later."""
+        effects = self._effects
+        if self._write:
+            effects.writes.append(self._write)
+            self._write = []
+        return bool(effects.committed_answers or effects.writes) and not effects.answers
+
     def answer(self, responder: Responder, answer: Any) -> None:
         """Add a response that is sent to the client at once."""
         self._effects.answers.append((responder, answer))

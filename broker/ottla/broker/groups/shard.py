@@ -144,6 +144,13 @@ class GroupShard:
 
     # ---- effects, time and work
 
+    def end_event(self) -> bool:
+        """End an event. Returns whether all effects decided so far may be taken at the end of the
+        event-loop iteration, together with those of later events."""
+        if self._backlog.open or self._topics.queue:
+            return False
+        return self._outbox.end_lasting_event()
+
     def take_effects(self) -> GroupEffects:
         """Return and clear the effects (records, responses, deadlines) decided since the last
         call."""

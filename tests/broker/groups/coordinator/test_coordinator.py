@@ -434,6 +434,27 @@ async def test_an_unexpected_error_ends_one_request_and_no_group(
 
 
 @pytest.mark.interpreted_only("replaces a method")
+async def test_an_unexpected_error_refuses_the_earlier_commits_of_its_turn(
+    world: Any,
+    coordinated: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with coordinated(world) as (groups, led):
+        monkeypatch.setattr(GroupShard, "delete_group", lambda *_: 1 // 0)
+        groups.turn_end.begin()
+        calls = [commit_now(groups, offset) for offset in (1, 2)]
+        await groups.ask(DeleteGroupsRequest(groups_names=["other"]), 2)
+        groups.turn_end.end(UnexpectedErrors())
+        codes = [groups.code_of_commit(call) for call in calls]
+        assert codes == [ErrorCode.NOT_COORDINATOR] * 2
+        assert led.log is not None
+        assert led.log.end_offset == 0
+        await trio.sleep(RELOAD_MS_FIRST / 1_000 + 1)
+        assert await groups.fetched() == (ErrorCode.NONE, -1)
+
+
+@pytest.mark.interpreted_only("replaces a method")
 async def test_an_unexpected_error_in_a_timer_ends_no_coordinator(
     world: Any,
     coordinated: Any,
