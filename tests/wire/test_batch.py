@@ -202,3 +202,25 @@ def test_headers_that_are_encoded_beforehand_make_the_same_record(
     (record,) = scan(plain.build(), 0, parse_header(plain.build()))
     assert list(record.headers) == headers
     assert encoded.build() == plain.build()
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_runs_of_encoded_records_make_the_same_batch_as_single_records(codec: Codec) -> None:
+    """Large runs are joined only when the batch is built, small ones at once."""
+    values = [b"a" * 3_000, b"b" * 3_000, b"c", b"d" * 9_000, b"e"]
+    single, together = BatchBuilder(), BatchBuilder()
+    for value in values:
+        single.append(7, None, value)
+    for part in (values[:2], values[2:3], values[3:4]):
+        before = BatchBuilder()
+        for _ in range(together.next_delta):
+            before.append(7, None, b"")
+        skipped = before.size_bytes
+        for value in part:
+            before.append(7, None, value)
+        together.extend(7, before.build()[skipped:], len(part))
+    together.append(7, None, values[4])
+
+    assert together.size_bytes == single.size_bytes
+    assert together.build(codec=codec) == single.build(codec=codec)
+    assert together.build() == single.build()

@@ -10,7 +10,7 @@ import trio.testing
 
 from ottla.client.network.blocking_connection import BlockingConnection
 from ottla.client.network.connection import ConnectionLostError, connect
-from ottla.client.network.transport import TcpStream
+from ottla.client.network.transport import TcpStream, send_chunks
 
 
 @asynccontextmanager
@@ -34,6 +34,24 @@ async def test_what_the_kernel_does_not_take_at_once_is_sent_too() -> None:
 
     async with pair() as (stream, peer), trio.open_nursery() as nursery:
         nursery.start_soon(stream.send_all, data)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(receive, peer)
+
+    assert received == data
+
+
+@pytest.mark.parametrize("sizes", [(9, 5_000_000, 0, 3, 6_000_000, 1), (1, 2, 3), (70_000,) * 90])
+async def test_chunks_arrive_as_one_sequence_of_bytes(sizes: tuple[int, ...]) -> None:
+    chunks = [bytes([number % 256]) * size for number, size in enumerate(sizes)]
+    data = b"".join(chunks)
+    received = bytearray()
+
+    async def receive(peer: trio.SocketStream) -> None:
+        while len(received) < len(data):
+            received.extend(await peer.receive_some())
+
+    async with pair() as (stream, peer), trio.open_nursery() as nursery:
+        nursery.start_soon(send_chunks, stream, chunks)
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(receive, peer)
 
@@ -79,6 +97,8 @@ async def test_a_peer_that_is_gone_is_reported() -> None:
             await stream.receive_some(1)
         with pytest.raises(trio.BrokenResourceError):
             await stream.send_all(b"x")
+        with pytest.raises(trio.BrokenResourceError):
+            await stream.send_chunks([b"x", b"y"])
 
 
 async def test_a_closed_stream_ends_present_and_later_waits() -> None:

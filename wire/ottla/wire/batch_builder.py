@@ -43,6 +43,9 @@ NO_ATTRIBUTES = b"\x00"
 NO_HEADERS = b"\x00"
 NULL = b"\x01"
 """Encoded length of a null key or value: the varint of -1."""
+RUN_BYTES_MIN = 4_096
+"""Size in bytes from which encoded records are kept as they are until the batch is built. Fewer
+bytes are copied at once, since an object for each run would cost more."""
 NAME_COUNT_MAX = 1_024
 """Maximum number of record header names whose encoding is cached. Only a few names are in use at a
 time, so a larger number only uses memory."""
@@ -76,9 +79,21 @@ class RecordToBuild(NamedTuple):
 class BatchBuilder:
     """Builder of one v2 record batch from single records."""
 
-    __slots__ = ("_base_timestamp", "_body", "_count", "_last_offset_delta", "_max_timestamp")
+    __slots__ = (
+        "_base_timestamp",
+        "_body",
+        "_count",
+        "_last_offset_delta",
+        "_max_timestamp",
+        "_runs",
+        "_runs_bytes",
+    )
 
     def __init__(self) -> None:
+        self._runs: list[bytes | bytearray] = []
+        """Encoded records before those in `_body`. Records that were encoded together are copied
+        only when the batch is built."""
+        self._runs_bytes = 0
         self._body = bytearray()
         self._count = 0
         self._last_offset_delta = -1
@@ -93,7 +108,7 @@ class BatchBuilder:
     @property
     def size_bytes(self) -> int:
         """Size in bytes of the batch if it were built now without compression."""
-        return BATCH_HEADER_BYTES + len(self._body)
+        return BATCH_HEADER_BYTES + self._runs_bytes + len(self._body)
 
     @property
     def next_delta(self) -> int:
@@ -153,7 +168,15 @@ class BatchBuilder:
         assert record_count > 0
         if not self._count:
             self._base_timestamp = timestamp_ms
-        self._body += body
+        if isinstance(body, bytes) and len(body) >= RUN_BYTES_MIN:
+            if self._body:
+                self._runs.append(self._body)
+                self._runs_bytes += len(self._body)
+                self._body = bytearray()
+            self._runs.append(body)
+            self._runs_bytes += len(body)
+        else:
+            self._body += body
         self._count += record_count
         self._last_offset_delta += record_count
         if timestamp_ms > self._max_timestamp:
@@ -183,7 +206,9 @@ class BatchBuilder:
         if log_append_time_ms is not None:
             attributes |= LOG_APPEND_TIME_FLAG
             max_timestamp = log_append_time_ms
-        body = self._body if codec is Codec.NONE else compress(codec, self._body)
+        runs: list[bytes | bytearray] = [*self._runs, self._body] if self._body else self._runs
+        if codec is not Codec.NONE:
+            runs = [compress(codec, runs[0] if len(runs) == 1 else b"".join(runs))]
         after_crc = _AFTER_CRC.pack(
             attributes,
             self._last_offset_delta,
@@ -194,10 +219,13 @@ class BatchBuilder:
             base_sequence,
             self._count,
         )
-        batch_length = BATCH_HEADER_BYTES - LENGTH_END + len(body)
+        crc = crc32c(after_crc)
+        batch_length = BATCH_HEADER_BYTES - LENGTH_END
+        for run in runs:
+            crc = crc32c(run, crc)
+            batch_length += len(run)
         before_crc = _BEFORE_CRC.pack(base_offset, batch_length, leader_epoch, MAGIC)
-        crc = crc32c(body, crc32c(after_crc))
-        return b"".join((before_crc, crc.to_bytes(4, "big"), after_crc, body))
+        return b"".join((before_crc, crc.to_bytes(4, "big"), after_crc, *runs))
 
 
 def build_batch(

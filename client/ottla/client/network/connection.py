@@ -13,7 +13,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import trio
 
@@ -27,13 +27,13 @@ from ottla.client.network.broker_versions import (
 )
 from ottla.client.network.login import LOGIN, log_in
 from ottla.client.network.tls import TLS, TlsDialer, TlsError
-from ottla.client.network.transport import TRANSPORT
+from ottla.client.network.transport import TRANSPORT, send_chunks
 from ottla.model.errors import ErrorCode, OttlaError, ProtocolError, RefusedError
 from ottla.model.limits import MIB
 from ottla.model.seams import ByteStream
 from ottla.wire import codec, headers
 from ottla.wire.apis import API_VERSIONS
-from ottla.wire.codec_types import Message
+from ottla.wire.codec_types import Chunk, Message
 
 if TYPE_CHECKING:
     from ottla.model.settings.security.sasl import SaslLogin
@@ -58,6 +58,9 @@ to the block.
 Afterwards, glibc keeps up to twice this amount of freed memory. This suffices for an arriving
 response, two unread responses, and the values of the response that the application is reading.
 """
+LARGE_REQUEST_BYTES = 16_384
+"""Size in bytes from which a request is sent as the chunks that it consists of. A smaller request
+is joined, which costs less than a system call with several chunks."""
 SMALL_PIECE_BYTES = 16_384
 """Size in bytes below which pieces of a response are joined as they arrive. Each separate piece
 costs 100 bytes of additional memory."""
@@ -113,7 +116,7 @@ class BrokerConnection:
         version = first_version(self.expected)
         while True:
             body = await self._exchange(
-                API_VERSIONS, version, versions_request(version, self.expected)
+                API_VERSIONS, version, [versions_request(version, self.expected)]
             )
             try:
                 found = read_versions(version, body)
@@ -163,7 +166,7 @@ class BrokerConnection:
         api_key = message.API_KEY
         highest = self.version_of(api_key)
         version = highest if version is None else min(version, highest)
-        body = await self._exchange_in_turn(api_key, version, codec.encode(message, version))
+        body = await self._exchange_in_turn(api_key, version, codec.encode_chunks(message, version))
         return codec.decode(response, version, body)
 
     def version_of(self, api_key: int) -> int:
@@ -193,7 +196,7 @@ class BrokerConnection:
         api_key = message.API_KEY
         if version is None:
             version = self.version_of(api_key)
-        body = await self._exchange(api_key, version, codec.encode(message, version))
+        body = await self._exchange(api_key, version, codec.encode_chunks(message, version))
         return codec.decode(response, version, body)
 
     async def send(
@@ -202,7 +205,7 @@ class BrokerConnection:
         """Send a request that has no response, such as Produce with acks=0."""
         async with self._lock:
             await self._renew()
-            body = codec.encode(message, version)
+            body = codec.encode_chunks(message, version)
             await self._send(message.API_KEY, version, body, trace_context)
         # Nothing above waits, so a task that sends in a loop would otherwise never yield.
         await trio.lowlevel.cancel_shielded_checkpoint()
@@ -211,12 +214,12 @@ class BrokerConnection:
         """Close the connection to the broker, and its socket."""
         await self._stream.aclose()
 
-    async def _exchange(self, api_key: int, version: int, body: bytes) -> memoryview:
+    async def _exchange(self, api_key: int, version: int, body: list[Chunk]) -> memoryview:
         async with self._lock:
             await self._renew()
             return await self._exchange_in_turn(api_key, version, body)
 
-    async def _exchange_in_turn(self, api_key: int, version: int, body: bytes) -> memoryview:
+    async def _exchange_in_turn(self, api_key: int, version: int, body: list[Chunk]) -> memoryview:
         is_answered = False
         try:
             correlation_id = await self._send(api_key, version, body)
@@ -232,15 +235,22 @@ class BrokerConnection:
         return frame[body_at:]
 
     async def _send(
-        self, api_key: int, version: int, body: bytes, trace_context: bytes | None = None
+        self, api_key: int, version: int, body: list[Chunk], trace_context: bytes | None = None
     ) -> int:
+        """Send one request. `body` contains the chunks of the encoded message, as `encode_chunks`
+        returns them. Returns the correlation id."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         header = headers.encode_request_header(
             api_key, version, self._correlation_id, self._client_id, trace_context
         )
-        length = len(header) + len(body)
+        length = len(header) + sum(map(len, body))
+        # A client's records are never a slice of a file.
+        chunks = cast("list[bytes]", [length.to_bytes(4, "big") + header, *body])
         try:
-            await self._stream.send_all(length.to_bytes(4, "big") + header + body)
+            if length < LARGE_REQUEST_BYTES:
+                await self._stream.send_all(b"".join(chunks))
+            else:
+                await send_chunks(self._stream, chunks)
         except (trio.BrokenResourceError, trio.ClosedResourceError, TlsError) as error:
             raise lost(self.address, error) from error
         return self._correlation_id

@@ -27,7 +27,7 @@ from ottla.client.telemetry.measures import MeasuredValues
 from ottla.model.errors import ProtocolError
 from ottla.model.seams import ByteStream
 from ottla.wire import codec, headers
-from ottla.wire.codec_types import Message
+from ottla.wire.codec_types import Chunk, Message
 
 if TYPE_CHECKING:
     from ottla.model.settings.security.sasl import SaslLogin
@@ -100,7 +100,7 @@ class Pipeline(BrokerConnection):
         """
         if version is None:
             version = self.version_of(message.API_KEY)
-        body = codec.encode(message, version)
+        body = codec.encode_chunks(message, version)
         due = await self._begin(message.API_KEY, version, body, trace_context)
         return RequestInFlight(self, due, response)
 
@@ -122,14 +122,14 @@ class Pipeline(BrokerConnection):
             raise ProtocolError(f"correlation id {found} where {due.correlation_id} was due")
         return due.frame[body_at:]
 
-    async def _exchange(self, api_key: int, version: int, body: bytes) -> memoryview:
+    async def _exchange(self, api_key: int, version: int, body: list[Chunk]) -> memoryview:
         return await self.finish(await self._begin(api_key, version, body))
 
-    async def _exchange_in_turn(self, api_key: int, version: int, body: bytes) -> memoryview:
+    async def _exchange_in_turn(self, api_key: int, version: int, body: list[Chunk]) -> memoryview:
         return await self.finish(await self._begin_in_turn(api_key, version, body))
 
     async def _begin(
-        self, api_key: int, version: int, body: bytes, trace_context: bytes | None = None
+        self, api_key: int, version: int, body: list[Chunk], trace_context: bytes | None = None
     ) -> ExpectedResponse:
         await acquire(self._lock)
         try:
@@ -141,7 +141,7 @@ class Pipeline(BrokerConnection):
             self._lock.release()
 
     async def _begin_in_turn(
-        self, api_key: int, version: int, body: bytes, trace_context: bytes | None = None
+        self, api_key: int, version: int, body: list[Chunk], trace_context: bytes | None = None
     ) -> ExpectedResponse:
         self._check()
         try:

@@ -60,7 +60,7 @@ TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LA
 records may be accepted."""
 
 
-GATHERED_BYTES = 65_536
+GATHERED_BYTES = 131_072
 """Approximate size in bytes of a group of records that are encoded together. A larger group blocks
 the event loop for longer."""
 
