@@ -574,6 +574,18 @@ class Producer(ReportingClient, CallsOfOthers):
         self._room.unpark_all()
         self._wake_all()
 
+    def _on_delivered(self, at: TopicPartition) -> None:
+        """Wake the tasks that may have work after a batch of a partition was delivered. Other tasks
+        are not woken for each batch, because their turns would cost as much as the request."""
+        self._room.unpark_all()
+        if self._gathered.is_identity_due:
+            self._wake_all()
+            return
+        # The next batch may have waited for this one, on the link of a later leader.
+        leader = self._cluster.known_leader(at)
+        if leader is not None:
+            self._link(leader.node).wake_up.set()
+
     def _wake(self, at: TopicPartition) -> None:
         leader = self._cluster.known_leader(at)
         if not self._is_expiry_awaited:
@@ -600,6 +612,7 @@ class Producer(ReportingClient, CallsOfOthers):
                 gathered=self._gathered,
                 config=self._config,
                 on_change=self._on_change,
+                on_delivered=self._on_delivered,
             )
             self._nursery.start_soon(link.run)
         return link

@@ -8,8 +8,9 @@ import pytest
 import trio
 import trio.testing
 
-from ottla.client.fetch.fetch_link import GRACE_S, PATIENCE_MS, FetchLink
+from ottla.client.fetch.fetch_link import PATIENCE_MS, FetchLink
 from ottla.client.fetch.positions import Positions
+from ottla.client.network.broker_link import GRACE_S
 from ottla.client.network.cluster import KnownLeader
 from ottla.client.network.connection import ConnectionLostError
 from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition

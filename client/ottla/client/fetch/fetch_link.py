@@ -6,6 +6,7 @@ passes the responses to `positions`.
 """
 
 from collections.abc import Callable
+from functools import partial
 from math import inf
 
 import trio
@@ -15,9 +16,8 @@ from ottla.client.fetch.fetched import FetchedRecords
 from ottla.client.fetch.offset_lookup import ISOLATION
 from ottla.client.fetch.positions import PartitionPlace, Positions
 from ottla.client.network.background import now_ms, open_background
-from ottla.client.network.broker_link import BrokerLink, Loss
+from ottla.client.network.broker_link import BrokerLink, Loss, watch_responses
 from ottla.client.network.cluster import Cluster, KnownLeader
-from ottla.client.network.connection import ConnectionLostError
 from ottla.client.network.pipeline import Pipeline
 from ottla.model.errors import CorruptDataError, ErrorCode, RefusedError, row_of
 from ottla.model.ids import (
@@ -47,12 +47,6 @@ PATIENCE_MS = 10_000
 """Time in ms that the client waits for the response to a Fetch request, in addition to
 `fetch.max.wait.ms`. With a smaller value, the client drops connections to slow brokers. With a
 larger value, it detects a hanging broker later."""
-
-
-GRACE_S = 0.1
-"""Time in seconds in which an overdue response is read if it has arrived. With a smaller value, an
-application that blocks the event loop for long loses connections. A larger value only delays the
-loss of a hanging broker's connection."""
 
 
 class PartitionRequest:
@@ -148,23 +142,16 @@ class FetchLink(BrokerLink):
     async def _serve(self, pipeline: Pipeline) -> None:
         self._due_s = inf
         async with open_background() as nursery:
-            nursery.start_soon(self._watch, pipeline)
+            nursery.start_soon(
+                partial(
+                    watch_responses,
+                    pipeline,
+                    lambda: self._due_s,
+                    lambda: "did not answer a fetch",
+                    patience_s=PATIENCE_MS / 1_000,
+                )
+            )
             await self._fetch_all(pipeline)
-
-    async def _watch(self, pipeline: Pipeline) -> None:
-        """Raise ConnectionLostError when a response is overdue. A cancel scope for each fetch, or
-        one with a new deadline for each, would cost as much as sending the request."""
-        while True:
-            now_s, due_s = trio.current_time(), self._due_s
-            if now_s >= due_s:
-                # The application may have blocked the event loop, so that the response has arrived
-                # and is not read yet.
-                await trio.sleep(GRACE_S)
-                if self._due_s == due_s:
-                    raise ConnectionLostError(f"{pipeline.address} did not answer a fetch")
-                continue
-            # A request that is sent after now is not due before that time.
-            await trio.sleep_until(min(self._due_s, now_s + PATIENCE_MS / 1_000))
 
     async def _fetch_all(self, pipeline: Pipeline) -> None:
         highest = pipeline.version_of(FETCH)

@@ -6,7 +6,8 @@ work, the requests and the reaction to a loss.
 """
 
 from abc import ABC, abstractmethod
-from typing import Protocol, TypeAlias
+from collections.abc import Callable
+from typing import NoReturn, Protocol, TypeAlias
 
 import trio
 
@@ -19,6 +20,12 @@ from ottla.model.ids import NodeId
 
 Loss: TypeAlias = ConnectionLostError | ProtocolError | RefusedError
 """Types of errors after which a connection is unusable."""
+
+
+GRACE_S = 0.1
+"""Time in seconds in which an overdue response is read if it has arrived. With a smaller value, an
+application that blocks the event loop for long loses connections. A larger value only delays the
+loss of a hanging broker's connection."""
 
 
 class LinkConfig(Protocol):
@@ -91,6 +98,32 @@ class BrokerLink(ABC):
             client_id=settings.client_id,
             timeout_s=settings.request_timeout_ms / 1_000,
         )
+
+
+async def watch_responses(
+    pipeline: Pipeline,
+    due_s: Callable[[], float],
+    overdue: Callable[[], str],
+    *,
+    patience_s: float,
+) -> NoReturn:
+    """Raise ConnectionLostError when a response is overdue. A cancel scope for each request, or one
+    with a new deadline for each, would cost as much as sending the request.
+
+    `due_s` returns the time on the event loop's clock, in seconds, until which the response to the
+    oldest request must have arrived, or infinity if no request is in flight. `overdue` returns the
+    end of the error message. No request is due earlier than `patience_s` seconds after it was sent.
+    """
+    while True:
+        now_s, first_due_s = trio.current_time(), due_s()
+        if now_s >= first_due_s:
+            # The application may have blocked the event loop, so that the response has arrived and
+            # is not read yet.
+            await trio.sleep(GRACE_S)
+            if due_s() == first_due_s:
+                raise ConnectionLostError(f"{pipeline.address} {overdue()}")
+            continue
+        await trio.sleep_until(min(first_due_s, now_s + patience_s))
 
 
 def _first_of(group: BaseExceptionGroup[Loss]) -> Loss:

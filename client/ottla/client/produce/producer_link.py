@@ -6,15 +6,16 @@ If the connection is lost, all batches in flight on it are returned to the accum
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 import trio
 
 from ottla.client.network.background import WakeUp, now_ms, open_background
-from ottla.client.network.broker_link import BrokerLink, Loss
+from ottla.client.network.broker_link import BrokerLink, Loss, watch_responses
 from ottla.client.network.cluster import Cluster, KnownLeader
-from ottla.client.network.connection import ConnectionLostError
 from ottla.client.network.pipeline import Pipeline, RequestInFlight
 from ottla.client.produce.accumulator import NO_RECORD_ERRORS, Accumulator
 from ottla.client.produce.partition_queue import BatchOutcome, ProducerBatch
@@ -73,13 +74,17 @@ class ProducerLink(BrokerLink):
         gathered: Accumulator,
         config: ProducerConfig,
         on_change: Callable[[TopicPartition | None], None],
+        on_delivered: Callable[[TopicPartition], None],
     ) -> None:
         super().__init__(node, cluster, config)
         self._gathered = gathered
         self._config = config
         self._on_change = on_change
-        """Function to call after batches were delivered, have failed or were returned. Its argument
-        is a partition whose leader has to be looked up, or None."""
+        """Function to call after batches have failed or were returned. Its argument is a partition
+        whose leader has to be looked up, or None."""
+        self._on_delivered = on_delivered
+        """Function to call after a batch of a partition was delivered. It wakes fewer tasks than
+        `on_change`."""
         self._acks = ACKS[str(config.acks)]
         self._in_flight: deque[ProduceExchange] = deque()
         self._arrivals = WakeUp()
@@ -90,6 +95,15 @@ class ProducerLink(BrokerLink):
     async def _serve(self, pipeline: Pipeline) -> None:
         async with open_background() as nursery:
             nursery.start_soon(self._receive, pipeline)
+            nursery.start_soon(
+                partial(
+                    watch_responses,
+                    pipeline,
+                    self._due_s,
+                    self._overdue,
+                    patience_s=self._config.request_timeout_ms / 1_000,
+                )
+            )
             await self._send(pipeline)
 
     def _partitions(self) -> list[TopicPartition]:
@@ -118,20 +132,24 @@ class ProducerLink(BrokerLink):
         self._in_flight.append(exchange)
         request, version = self._request(pipeline, batches)
         trace_context = self._trace_context(pipeline, exchange)
-        with trio.move_on_at(exchange.until_s) as scope:
-            if self._acks == 0:
-                await pipeline.send(request, version, trace_context)
-                self._in_flight.remove(exchange)
-                for batch in batches:
-                    self._gathered.on_acknowledged(batch)
-                self._on_change(None)
-                return
-            exchange.submitted = await pipeline.submit(
-                request, ProduceResponse, version, trace_context
-            )
-        if scope.cancelled_caught:
-            raise ConnectionLostError(f"{pipeline.address} does not read")
+        if self._acks == 0:
+            await pipeline.send(request, version, trace_context)
+            self._in_flight.remove(exchange)
+            for batch in batches:
+                self._gathered.on_acknowledged(batch)
+                self._on_delivered(batch.partition)
+            return
+        exchange.submitted = await pipeline.submit(request, ProduceResponse, version, trace_context)
         self._arrivals.set()
+
+    def _due_s(self) -> float:
+        # Requests are answered in order, so the first one is due first.
+        return self._in_flight[0].until_s if self._in_flight else inf
+
+    def _overdue(self) -> str:
+        if self._in_flight[0].submitted is None:
+            return "does not read"
+        return f"did not answer in {self._config.request_timeout_ms} ms"
 
     def _trace_context(self, pipeline: Pipeline, exchange: ProduceExchange) -> bytes | None:
         """Return the `traceparent` of the span of a request that is about to be sent. Producers
@@ -168,15 +186,10 @@ class ProducerLink(BrokerLink):
                 await self._arrivals.wait()
             exchange = self._in_flight[0]
             assert exchange.submitted is not None
-            with trio.move_on_at(exchange.until_s):
-                answer = await exchange.submitted.answer()
-                self._in_flight.popleft()
-                self._take(exchange, answer)
-                self.wake_up.set()
-                continue
-            raise ConnectionLostError(
-                f"{pipeline.address} did not answer in {self._config.request_timeout_ms} ms"
-            )
+            answer = await exchange.submitted.answer()
+            self._in_flight.popleft()
+            self._take(exchange, answer)
+            self.wake_up.set()
 
     def _take(self, exchange: ProduceExchange, answer: ProduceResponse) -> None:
         if answer.throttle_time_ms:
@@ -213,6 +226,9 @@ class ProducerLink(BrokerLink):
             if outcome.record_errors
             else NO_RECORD_ERRORS,
         )
+        if fate is BatchOutcome.DELIVERED:
+            self._on_delivered(batch.partition)
+            return
         stale = None
         if outcome.error_code in MOVED and fate is BatchOutcome.RETRIED:
             hint = outcome.current_leader

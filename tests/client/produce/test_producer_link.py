@@ -1,0 +1,139 @@
+"""A producer's link to one broker, over a connection without a network."""
+
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+import trio
+import trio.testing
+
+from ottla.client.network.background import open_background
+from ottla.client.network.broker_link import GRACE_S
+from ottla.client.network.cluster import KnownLeader
+from ottla.client.network.connection import ConnectionLostError
+from ottla.client.produce.accumulator import Accumulator, ProducerIdentity
+from ottla.client.produce.producer_link import ProducerLink
+from ottla.model.ids import Epoch, NodeId, ProducerId, TopicPartition
+from ottla.model.settings.client import ProducerConfig
+from ottla.wire.messages.produce_request import ProduceRequest
+from ottla.wire.messages.produce_response import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+AT = TopicPartition("t", 0)
+TOPIC_ID = UUID(int=5)
+LEADER = NodeId(1)
+ANSWER_S = 0.5
+TIMEOUT_S = 3.0
+
+
+class Broker:
+    """A connection to a broker that answers a number of requests, each after `ANSWER_S` seconds."""
+
+    address = "host:9092"
+
+    def __init__(self, answered_count: int, *, reads: bool = True) -> None:
+        self.left_count = answered_count
+        self.reads = reads
+        self.sent_s: list[float] = []
+
+    def version_of(self, api_key: int) -> int:
+        return 13
+
+    async def submit(self, request: ProduceRequest, kind: Any, version: int, trace: Any) -> Any:
+        self.sent_s.append(trio.current_time())
+        if not self.reads:
+            await trio.sleep_forever()
+        return SimpleNamespace(answer=self.answer)
+
+    async def answer(self) -> ProduceResponse:
+        if not self.left_count:
+            await trio.sleep_forever()
+        self.left_count -= 1
+        await trio.sleep(ANSWER_S)
+        partition = PartitionProduceResponse(index=0, base_offset=7)
+        topic = TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=[partition])
+        return ProduceResponse(responses=[topic])
+
+
+class Records:
+    """A producer's buffer, its link, and the notifications of the link."""
+
+    def __init__(self) -> None:
+        config = ProducerConfig(linger_ms=0, request_timeout_ms=round(TIMEOUT_S * 1_000))
+        self.gathered = Accumulator(config)
+        self.gathered.become(ProducerIdentity(ProducerId(7), 0))
+        self.delivered: list[TopicPartition] = []
+        self.changed: list[TopicPartition | None] = []
+        cluster: Any = SimpleNamespace(
+            known_leader=lambda at: KnownLeader(LEADER, Epoch(1)),
+            address_of=lambda node: ("host", 9092),
+            topics={"t": SimpleNamespace(topic_id=TOPIC_ID)},
+        )
+        self.link = ProducerLink(
+            LEADER,
+            cluster=cluster,
+            gathered=self.gathered,
+            config=config,
+            on_change=self.changed.append,
+            on_delivered=self.delivered.append,
+        )
+
+    def send(self) -> None:
+        self.gathered.append(AT, 0, None, b"v", (), round(trio.current_time() * 1_000))
+        self.link.wake_up.set()
+
+
+async def test_a_delivered_batch_is_no_reason_to_look_for_changes(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    records = Records()
+    broker: Any = Broker(answered_count=2)
+    records.send()
+
+    with trio.move_on_after(1_000):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(records.link._serve, broker)
+            await trio.sleep(10 * TIMEOUT_S)
+            records.send()
+
+    assert broker.sent_s == [0.0, 10 * TIMEOUT_S]
+    assert records.delivered == [AT, AT]
+    assert records.changed == []
+    assert records.gathered.buffered_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("reads", "error"), [(True, "did not answer in 3000 ms"), (False, "does not read")]
+)
+async def test_a_broker_that_does_not_answer_is_lost_after_the_timeout(
+    autojump_clock: trio.testing.MockClock, reads: bool, error: str
+) -> None:
+    records = Records()
+    broker: Any = Broker(answered_count=0, reads=reads)
+    records.send()
+
+    with pytest.raises(ConnectionLostError, match=error):
+        await records.link._serve(broker)
+
+    assert trio.current_time() == pytest.approx(TIMEOUT_S + GRACE_S)
+
+
+async def test_an_answer_just_before_the_timeout_is_none_of_the_next_request(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    records = Records()
+    broker: Any = Broker(answered_count=1)
+    records.send()
+
+    with pytest.raises(ConnectionLostError, match="did not answer"):
+        async with open_background() as nursery:
+            nursery.start_soon(records.link._serve, broker)
+            await trio.sleep(TIMEOUT_S - ANSWER_S)
+            records.send()
+            await trio.sleep_forever()
+
+    assert trio.current_time() == pytest.approx(2 * TIMEOUT_S - ANSWER_S + GRACE_S)
