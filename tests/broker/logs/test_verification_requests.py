@@ -118,8 +118,11 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
 class OwnCoordinator:
     """The coordinator of this broker, whose next answers are given by hand."""
 
-    def __init__(self, *answers: Outcome | ErrorCode) -> None:
+    def __init__(self, *answers: Outcome | ErrorCode, is_alone: bool = True) -> None:
         self.answers = list(answers)
+        self.is_alone = is_alone
+        self.proceeds: list[Callable[[], None]] = []
+        """Calls that are due when the transaction that is ending is complete."""
         self.asked: list[tuple[str, int, int, list[tuple[str, int]]]] = []
 
     def verify(
@@ -132,6 +135,15 @@ class OwnCoordinator:
     ) -> None:
         self.asked.append((transactional_id, producer_id, epoch, list(partitions)))
         responder(self.answers.pop(0))
+
+    add_at_once = verify
+
+    def writes_alone(self, transactional_id: str) -> bool:
+        return self.is_alone
+
+    def when_completed(self, transactional_id: str, proceed: Callable[[], None]) -> bool:
+        self.proceeds.append(proceed)
+        return True
 
 
 @asynccontextmanager
@@ -284,7 +296,8 @@ async def test_a_broker_that_is_the_coordinator_adds_without_a_connection(
     world: World, autojump_clock: MockClock
 ) -> None:
     own = Coordinator()
-    async with asking(world, leader=1, own=own) as verifications:
+    replicated = OwnCoordinator(is_alone=False)
+    async with asking(world, leader=1, own=own, own_coordinator=replicated) as verifications:
         assert await ask(verifications) == both(NONE)
         own.is_gone = True
         assert await ask(verifications) == both(LOST)
@@ -292,16 +305,14 @@ async def test_a_broker_that_is_the_coordinator_adds_without_a_connection(
     assert not own.connected
 
 
-@pytest.mark.parametrize(
-    "operation", [TransactionOperation.VERIFY, TransactionOperation.VERIFY_FOR_OLD]
-)
-async def test_a_broker_that_is_the_coordinator_verifies_without_a_task(
+@pytest.mark.parametrize("operation", TransactionOperation)
+async def test_a_broker_that_is_the_coordinator_answers_without_a_task(
     world: World, operation: TransactionOperation, autojump_clock: MockClock
 ) -> None:
     half = {("t", 0): NONE, ("u", 3): ErrorCode.TRANSACTION_ABORTABLE}
-    own = OwnCoordinator(both(NONE), half, BUSY)
+    own = OwnCoordinator(both(NONE), half, ErrorCode.PRODUCER_FENCED)
     async with asking(world, leader=1, own_coordinator=own) as verifications:
-        for expected in (both(NONE), half, both(BUSY)):
+        for expected in (both(NONE), half, both(ErrorCode.PRODUCER_FENCED)):
             outcome = verifications.ask(
                 "pay",
                 producer_id=7,
@@ -316,6 +327,25 @@ async def test_a_broker_that_is_the_coordinator_verifies_without_a_task(
         "transactions.questions": 3,
         "transactions.questions.failed": 2,
     }
+
+
+async def test_an_add_of_the_coordinator_itself_waits_for_the_end_of_the_transaction_before(
+    world: World, autojump_clock: MockClock
+) -> None:
+    own = OwnCoordinator(BUSY, BUSY, NONE)
+    found: list[Outcome] = []
+    async with (
+        asking(world, leader=1, own_coordinator=own) as verifications,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(partial(ask, verifications, into=found))
+        for asked_count in (1, 2):
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(own.asked) == asked_count
+            assert not found
+            own.proceeds.pop()()
+    assert found == [both(NONE)]
+    assert trio.current_time() == 0
 
 
 async def test_an_add_is_asked_again_while_the_transaction_before_ends(

@@ -556,3 +556,38 @@ async def test_the_first_end_of_a_turn_is_answered_before_the_turn_ends(
             transactions.turn_end.end(UnexpectedErrors())
             assert all(call.is_completed for call in calls)
         assert len(transactions.orders) == 3
+
+
+async def test_additions_for_a_partition_leader_of_this_broker_are_answered_at_once(
+    world: Any, coordinated: Any
+) -> None:
+    async with coordinated(world) as (transactions, led):
+        _, producer_id, epoch = await transactions.init()
+        answers: list[Any] = []
+
+        def add(index: int, own_epoch: int = epoch) -> None:
+            transactions.coordinator.add_at_once(
+                "t", producer_id, own_epoch, [("orders", index)], answers.append
+            )
+
+        assert transactions.coordinator.writes_alone("t")
+        transactions.turn_end.begin()
+        for index in range(3):
+            add(index)
+            assert answers == [NONE] * (index + 1), "not at the end of the turn"
+        add(0)
+        add(3, epoch - 1)
+        transactions.turn_end.end(UnexpectedErrors())
+        assert answers == [NONE] * 4 + [ErrorCode.PRODUCER_FENCED]
+        assert statuses(led) == ["Empty", "Ongoing", "Ongoing", "Ongoing"]
+        _, facts = written(led)[-1]
+        assert facts is not None
+        assert facts.client_version == 2
+        assert len(facts.partitions) == 3
+
+
+async def test_additions_that_a_follower_must_confirm_are_not_written_alone(
+    world: Any, coordinated: Any
+) -> None:
+    async with coordinated(world, replicas=(1, 2)) as (transactions, _):
+        assert not transactions.coordinator.writes_alone("t")

@@ -7,7 +7,8 @@ previous transaction. This driver then retries the request a few times, because 
 soon, and a retry here saves the client a round trip.
 
 If this broker is the coordinator, no connection is needed. A verification that adds no partition
-then waits neither for other verifications nor for a task: its outcome is known at once.
+then waits neither for other verifications nor for a task: its outcome is known at once. So is that
+of an addition, if no other replica must confirm the write and the previous transaction has ended.
 """
 
 from collections.abc import Callable, Collection, Coroutine, Iterable
@@ -66,6 +67,28 @@ class OwnCoordinator(Protocol):
         `responder` before it returns, with one error code, or with one for each partition."""
         ...
 
+    def writes_alone(self, transactional_id: str, /) -> bool:
+        """Return True if no other replica must confirm a write of a transactional id's state."""
+        ...
+
+    def add_at_once(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Collection[tuple[str, int]],
+        responder: Callable[[ErrorCode], None],
+        /,
+    ) -> None:
+        """Add partitions to the open transaction of a transactional id, or begin a transaction.
+        Calls `responder` before it returns if `writes_alone`."""
+        ...
+
+    def when_completed(self, transactional_id: str, proceed: Callable[[], None], /) -> bool:
+        """Call `proceed` once the ending transaction of a transactional id is complete. Returns
+        False, and does not call it, if no transaction of this id is ending."""
+        ...
+
 
 class VerificationRequests:
     """Implementation of `TransactionCoordinators` that sends verification requests to all
@@ -87,8 +110,8 @@ class VerificationRequests:
         in nanoseconds.
 
         `own_coordinator` returns this broker's transaction coordinator, which verifies without a
-        request. `own` is the loopback for additions that this broker requests from itself. If it is
-        None, the broker opens a connection to itself.
+        request. `own` is the loopback for additions that this broker requests from itself because
+        other replicas must confirm them. If it is None, the broker opens a connection to itself.
 
         `partition_of` maps a transactional id to its partition of `__transaction_state`.
         """
@@ -156,8 +179,18 @@ class VerificationRequests:
         named = list(partitions)
         ask_once = partial(self._ask_once, transactional_id, producer_id, epoch, operation, named)
         outcome = ask_once()
-        if not isinstance(outcome, dict):
-            return self._ask_in_time(outcome, ask_once, named, operation, timeout_ms, begun_ns)
+        if not isinstance(outcome, dict) or _is_early(outcome, operation):
+            completed = self._completion_after(outcome, transactional_id, operation)
+            return self._ask_in_time(
+                transactional_id,
+                outcome,
+                completed,
+                ask_once,
+                named,
+                operation,
+                timeout_ms,
+                begun_ns,
+            )
         self._note(outcome, begun_ns)
         return outcome
 
@@ -167,7 +200,9 @@ class VerificationRequests:
 
     async def _ask_in_time(
         self,
-        asking: Coroutine[Any, Any, Outcome],
+        transactional_id: str,
+        asking: Outcome | Coroutine[Any, Any, Outcome],
+        completed: trio.Event | None,
         ask_again: Callable[[], Outcome | Coroutine[Any, Any, Outcome]],
         partitions: list[tuple[str, int]],
         operation: TransactionOperation,
@@ -175,21 +210,49 @@ class VerificationRequests:
         begun_ns: int,
     ) -> Outcome:
         """Wait for the outcome of a verification, at most for `timeout_ms`. If the previous
-        transaction is still ending, an addition of partitions is requested again a few times."""
+        transaction is still ending, an addition of partitions is requested again a few times:
+        at `completed`, or after a fixed time if it is None."""
         timeout_ms = max(0, min(timeout_ms, self._config.request_timeout_ms))
         patience_ms = self._config.add_partitions_to_txn_retry_backoff_ms_max
         retried_until_ms = self._clock.monotonic_ms() + min(patience_ms, timeout_ms)
         outcome: Outcome = dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
         with trio.move_on_after(timeout_ms / 1000):
-            outcome = await asking
-            while ErrorCode.CONCURRENT_TRANSACTIONS in outcome.values() and operation.is_add:
+            if isinstance(asking, dict):
+                outcome = asking
+            else:
+                outcome = await asking
+                completed = self._completion_after(outcome, transactional_id, operation)
+            while _is_early(outcome, operation):
                 if self._clock.monotonic_ms() >= retried_until_ms:
                     break
-                await trio.sleep(self._config.add_partitions_to_txn_retry_backoff_ms / 1000)
+                if completed is None:
+                    await trio.sleep(self._config.add_partitions_to_txn_retry_backoff_ms / 1000)
+                else:
+                    await completed.wait()
                 again = ask_again()
                 outcome = again if isinstance(again, dict) else await again
+                completed = self._completion_after(outcome, transactional_id, operation)
         self._note(outcome, begun_ns)
         return outcome
+
+    def _completion_after(
+        self,
+        outcome: Outcome | Coroutine[Any, Any, Outcome],
+        transactional_id: str,
+        operation: TransactionOperation,
+    ) -> trio.Event | None:
+        """Return an event for the completion of the previous transaction, if `outcome` shows that
+        it is still ending and this broker coordinates it. Returns None otherwise."""
+        if not isinstance(outcome, dict) or not _is_early(outcome, operation):
+            return None
+        if self._coordinator_of(transactional_id) != self._config.node_id:
+            return None
+        completed = trio.Event()
+        try:
+            is_ending = self._own_coordinator().when_completed(transactional_id, completed.set)
+        except RefusedError:  # This broker does not serve the transaction any more.
+            return None
+        return completed if is_ending else None
 
     def _ask_once(
         self,
@@ -203,8 +266,10 @@ class VerificationRequests:
         if node_id == NO_NODE:
             return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         is_own = node_id == self._config.node_id
-        if is_own and not operation.is_add:
-            return self._verified_by_own(transactional_id, producer_id, epoch, partitions)
+        if is_own and (
+            not operation.is_add or self._own_coordinator().writes_alone(transactional_id)
+        ):
+            return self._ask_own(transactional_id, producer_id, epoch, operation, partitions)
         return _send(
             self._sender(node_id, self._own if is_own else None),
             transactional_id,
@@ -214,19 +279,19 @@ class VerificationRequests:
             partitions=partitions,
         )
 
-    def _verified_by_own(
+    def _ask_own(
         self,
         transactional_id: str,
         producer_id: int,
         epoch: int,
+        operation: TransactionOperation,
         partitions: list[tuple[str, int]],
-    ) -> Outcome:
-        found: list[Outcome | ErrorCode] = []
-        self._own_coordinator().verify(
-            transactional_id, producer_id, epoch, partitions, found.append
-        )
-        (answer,) = found
-        return dict.fromkeys(partitions, answer) if isinstance(answer, ErrorCode) else answer
+    ) -> Outcome | Coroutine[Any, Any, Outcome]:
+        own = self._own_coordinator()
+        ask = own.add_at_once if operation.is_add else own.verify
+        answer = OwnAnswer(partitions)
+        ask(transactional_id, producer_id, epoch, partitions, answer.take)
+        return answer.wait() if answer.outcome is None else answer.outcome
 
     def _coordinator_of(self, transactional_id: str) -> NodeId:
         """Return the id of the broker that coordinates a transactional id, or NO_NODE. The
@@ -265,6 +330,29 @@ class VerificationRequests:
             if self._senders.get(sender.node_id) is sender:
                 del self._senders[sender.node_id]
             await sender.close()
+
+
+class OwnAnswer:
+    """Answer of this broker's own transaction coordinator, which is usually known at once."""
+
+    def __init__(self, partitions: list[tuple[str, int]]) -> None:
+        self._partitions = partitions
+        self._is_known = trio.Event()
+        self.outcome: Outcome | None = None
+        """Error code for each partition, or None if it is not known yet."""
+
+    def take(self, answer: Outcome | ErrorCode) -> None:
+        """Store the answer: one error code for all partitions, or one for each of them."""
+        if isinstance(answer, ErrorCode):
+            answer = dict.fromkeys(self._partitions, answer)
+        self.outcome = answer
+        self._is_known.set()
+
+    async def wait(self) -> Outcome:
+        """Wait for the answer, and return the error code for each partition."""
+        await self._is_known.wait()
+        assert self.outcome is not None
+        return self.outcome
 
 
 class VerificationSender:
@@ -363,6 +451,11 @@ async def _send(
     finally:
         sender.queue.remove(verification)
     return found[0]
+
+
+def _is_early(outcome: Outcome, operation: TransactionOperation) -> bool:
+    """Return True if partitions were not added because the previous transaction is still ending."""
+    return operation.is_add and ErrorCode.CONCURRENT_TRANSACTIONS in outcome.values()
 
 
 def _fail(verifications: list[TransactionVerification], code: ErrorCode) -> None:

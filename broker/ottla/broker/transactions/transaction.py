@@ -31,6 +31,10 @@ NO_TIMEOUT_MS = INT32_MAX
 """Transaction timeout in milliseconds that disables the timeout, because another resource manager
 ends the transaction (KIP-939)."""
 
+IMPLICIT_VERSION = 2
+"""Feature level transaction.version from which partition leaders, not clients, add the partitions
+of a transaction."""
+
 EPOCH_BUMPS_FROM = 2
 """First feature level transaction.version in which every end of a transaction bumps the producer
 epoch (KIP-890)."""

@@ -13,6 +13,7 @@ from ottla.broker.coordinators.answer_collector import AnswerCollector
 from ottla.broker.coordinators.effects import Responder
 from ottla.broker.coordinators.placement import partition_of
 from ottla.broker.transactions.producer_id_supply import ProducerIdSupply
+from ottla.broker.transactions.transaction import IMPLICIT_VERSION
 from ottla.broker.transactions.transaction_coordinator import TransactionCoordinator
 from ottla.broker.transactions.transaction_rules import NamedProducer
 from ottla.metadata.image import MetadataImage
@@ -52,10 +53,6 @@ FENCED_FROM = {InitProducerIdRequest: 4, AddPartitionsToTxnRequest: 2, AddOffset
                EndTxnRequest: 2}  # fmt: skip
 """First version of each request whose clients know the error code PRODUCER_FENCED. Clients of
 earlier versions get another error code."""
-
-IMPLICIT_VERSION = 2
-"""Feature level transaction.version from which partition leaders, not clients, add the partitions
-of a transaction."""
 
 ID_WAIT_S = 2.0
 """Maximum seconds that an InitProducerId request waits for the first block of producer ids. After

@@ -27,6 +27,7 @@ from ottla.broker.transactions.state_commit import (
     CompletionWait,
     StateCommit,
 )
+from ottla.broker.transactions.transaction import IMPLICIT_VERSION
 from ottla.broker.transactions.transaction_rules import NamedProducer
 from ottla.broker.transactions.transaction_shard import (
     StateWrite,
@@ -196,6 +197,47 @@ class TransactionCoordinator(ShardCoordinator[TransactionShard, StateWrite]):
                 transactional_id, producer, partitions, responder=responder
             ),
         )
+
+    def writes_alone(self, transactional_id: str) -> bool:
+        """Return True if no other replica must confirm a write of a transactional id's state, so
+        that `add_at_once` calls its responder before it returns."""
+        try:
+            return len(self._find(transactional_id).partition.isr) == 1
+        except RefusedError:
+            return True  # The refusal needs no replica.
+
+    def add_at_once(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Collection[tuple[str, int]],
+        responder: Callable[[ErrorCode], None],
+    ) -> None:
+        """Add partitions that this broker leads to the open transaction of a transactional id, or
+        begin a transaction. `responder` is called with an error code, before this method returns
+        if `writes_alone`.
+
+        A client may send a request for each partition, and each addition must be committed before
+        the next is decided. The write therefore does not wait for the end of the event-loop
+        iteration.
+        """
+        producer = NamedProducer(ProducerId(producer_id), epoch)
+        named = frozenset(TopicPartition(*each) for each in partitions)
+        self.perform(
+            transactional_id,
+            responder,
+            lambda shard, now: shard.add(
+                transactional_id,
+                producer,
+                named,
+                client_version=IMPLICIT_VERSION,
+                responder=responder,
+                now=now,
+            ),
+        )
+        if self._due:
+            self.flush_due()
 
     def when_completed(self, transactional_id: str, proceed: Callable[[], None]) -> bool:
         """Call `proceed` once the ending transaction of a transactional id is complete, or after
