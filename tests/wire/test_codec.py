@@ -13,7 +13,7 @@ from ottla.model.errors import ProtocolError
 from ottla.wire import codec, codec_runtime
 from ottla.wire.apis import message_module
 from ottla.wire.codec_examples import all_messages, example
-from ottla.wire.codec_runtime import UUIDS_KEPT_MAX, write_uvarint
+from ottla.wire.codec_runtime import UUIDS_KEPT_MAX, read_uvarint, write_uvarint
 from ottla.wire.codec_types import Message
 from ottla.wire.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from ottla.wire.messages.delete_groups_request import DeleteGroupsRequest
@@ -418,3 +418,11 @@ def test_the_compiled_source_can_be_read() -> None:
     text = codec.source(ProduceRequest, 9)
     assert text.startswith("def decode(data, p, end, left, view):")
     assert "def encode(m, out, records):" in text
+
+
+@pytest.mark.parametrize("bits", range(0, 32, 7))
+def test_unsigned_varints_are_read_as_written_at_each_size(bits: int) -> None:
+    for value in ((1 << bits) - 1, 1 << bits, (1 << bits) + 1):
+        data = write_uvarint(value)
+        assert len(data) == max(1, -(-value.bit_length() // 7))
+        assert read_uvarint(memoryview(data), 0) == (value, len(data))

@@ -95,7 +95,7 @@ async def test_a_single_read_finds_what_other_reads_do_and_says_the_same_that_it
             except NotCachedError as error:
                 lacked = (error.position, error.size)
             try:
-                single = log.read_single(
+                single = log.reader.read_single(
                     Offset(offset),
                     bytes_max=6_000,
                     end_offset=end_offset,

@@ -54,7 +54,7 @@ async def test_each_offset_is_found_among_large_and_small_batches() -> None:
 
 
 def read(log: Log, number: int, now_ms: int) -> FileSlice:
-    found = log.read_single(
+    found = log.reader.read_single(
         Offset(number * RECORDS),
         bytes_max=2 * len(BATCH),
         end_offset=log.end_offset,

@@ -61,6 +61,11 @@ def write_uvarint(value: int) -> bytes:
     """Return a number encoded as an unsigned varint."""
     if value < 0x80:
         return ONE_BYTE[value]
+    # Sizes of records have two or three bytes, and are written for each batch.
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 0x200000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     parts = bytearray()
     while value > 0x7F:
         parts.append(value & 0x7F | 0x80)

@@ -415,7 +415,7 @@ def read_partition(
     state = log.state
     offset = Offset(target.fetch_offset)
     high_watermark, log_start_offset = state.high_watermark, state.log_start_offset
-    last_stable_offset = state.last_stable_offset
+    last_stable_offset = state.last_stable_offset()
     result = PartitionResult(
         target, high_watermark, last_stable_offset, log_start_offset, NO_RECORDS, 0
     )
@@ -438,7 +438,7 @@ def read_partition(
     is_committed, whole_batches = limits.is_read_committed, limits.whole_batches
     if is_first and may_copy and not (is_committed and log.has_aborted_lately):
         try:
-            records = log.read_single(offset, bytes_max, bound, now_ms, whole_batches)
+            records = log.reader.read_single(offset, bytes_max, bound, now_ms, whole_batches)
         except (NotCachedError, OSError):
             records = None
         if records is not None:
@@ -579,7 +579,7 @@ def unread(partition: Partition, target: FetchTarget) -> PartitionResult:
     return PartitionResult(
         target,
         state.high_watermark,
-        state.last_stable_offset,
+        state.last_stable_offset(),
         state.log_start_offset,
         NO_RECORDS,
         0,

@@ -13,7 +13,6 @@ from uuid import UUID
 from ottla.model.ids import NO_EPOCH, NO_OFFSET, Epoch, Offset, OffsetAndEpoch
 from ottla.model.seams import Rng
 from ottla.storage.disk.disk_seam import Disk
-from ottla.storage.disk.slice import FileSlice
 from ottla.storage.log.appender import Appender
 from ottla.storage.log.file_tasks import FileTasks, file_task
 from ottla.storage.log.flusher import LogFlusher
@@ -126,7 +125,6 @@ class Log:
     __slots__ = (
         "_epoch_file",
         "_files",
-        "_reader",
         "_remover",
         "appender",
         "directory",
@@ -134,6 +132,7 @@ class Log:
         "health",
         "hooks",
         "names",
+        "reader",
         "state",
         "topic_id",
     )
@@ -158,7 +157,8 @@ class Log:
         producer_files = ProducerFiles(disk, directory, loaded.snapshots)
         self._files = files = SegmentFiles(state, health, hooks, names, producer_files, rng)
         self.appender = Appender(state, health, files)
-        self._reader = LogReader(state, health)
+        self.reader = LogReader(state, health)
+        """Reader of the log. Each fetch calls its `read_single` directly, to save a call."""
         self._remover = SegmentRemover(state, health, hooks, files)
 
     # --- components that are created at each use: 200 bytes less per partition ---
@@ -222,7 +222,7 @@ class Log:
     def last_stable_offset(self) -> Offset:
         """Offset below which READ_COMMITTED consumers may read: all transactions below it have
         ended."""
-        return self.state.last_stable_offset
+        return self.state.last_stable_offset()
 
     @property
     def recovery_point(self) -> Offset:
@@ -353,32 +353,20 @@ class Log:
     ) -> LogRead:
         """Return the batches of the log as a file slice, beginning with the batch that contains
         `offset`. See `LogReader`."""
-        return self._reader.read(offset, bytes_max, end_offset, at_least_one, whole_batches)
-
-    def read_single(
-        self,
-        offset: Offset,
-        bytes_max: int,
-        end_offset: Offset,
-        now_ms: int,
-        whole_batches: bool = False,
-    ) -> bytes | bytearray | FileSlice | None:
-        """Return the batches of the newest segment from `offset` on: as bytes if they are few,
-        otherwise as a file slice. See `LogReader`."""
-        return self._reader.read_single(offset, bytes_max, end_offset, now_ms, whole_batches)
+        return self.reader.read(offset, bytes_max, end_offset, at_least_one, whole_batches)
 
     async def read_cold(
         self, offset: Offset, *, bytes_max: int, end_offset: Offset, at_least_one: bool
     ) -> LogRead:
         """Return the same as `read`, after loading file ranges that are not in the page cache."""
-        return await self._reader.read_cold(offset, bytes_max, end_offset, at_least_one)
+        return await self.reader.read_cold(offset, bytes_max, end_offset, at_least_one)
 
     async def read_bytes(
         self, offset: Offset, *, bytes_max: int, end_offset: Offset
     ) -> bytes | bytearray:
         """Return the bytes of the log's batches from `offset` on. Returns at most `bytes_max`
         bytes. If the first batch is larger, only this batch is returned."""
-        return await self._reader.read_bytes(offset, bytes_max, end_offset)
+        return await self.reader.read_bytes(offset, bytes_max, end_offset)
 
     @property
     def has_aborted_lately(self) -> bool:
@@ -388,19 +376,19 @@ class Log:
     def aborted_transactions(self, offset: Offset, end_offset: Offset) -> list[tuple[int, Offset]]:
         """Return the producer id and first offset of each aborted transaction that overlaps
         `[offset, end_offset)`."""
-        return self._reader.aborted_transactions(offset, end_offset)
+        return self.reader.aborted_transactions(offset, end_offset)
 
     async def offset_for_timestamp(
         self, timestamp_ms: int, end_offset: Offset
     ) -> TimestampedOffset | None:
         """Return offset, timestamp and leader epoch of the first record below `end_offset` whose
         timestamp is at least `timestamp_ms`. Returns None if there is no such record."""
-        return await self._reader.offset_for_timestamp(timestamp_ms, end_offset)
+        return await self.reader.offset_for_timestamp(timestamp_ms, end_offset)
 
     async def max_timestamp_offset(self, end_offset: Offset) -> TimestampedOffset | None:
         """Return offset, timestamp and leader epoch of the record below `end_offset` with the
         largest timestamp (ListOffsets -3). Returns None if no record has a timestamp."""
-        return await self._reader.max_timestamp_offset(end_offset)
+        return await self.reader.max_timestamp_offset(end_offset)
 
     # --- flushes ---
 

@@ -109,11 +109,10 @@ class LogState:
         """True if the log has a single segment, and that segment has no records."""
         return len(self.segments) == 1 and not self.segments[-1].size_bytes
 
-    @property
     def last_stable_offset(self) -> Offset:
-        """Offset below which READ_COMMITTED consumers may read: all transactions below it have
-        ended."""
-        first_unstable = self.producers.first_unstable_offset
+        """Return the offset below which READ_COMMITTED consumers may read: all transactions below
+        it have ended. This is a method because each fetch calls it, and a property takes longer."""
+        first_unstable = self.producers.first_unstable_offset()
         if first_unstable is None or first_unstable >= self.high_watermark:
             return self.high_watermark
         return max(first_unstable, self.log_start_offset)

@@ -308,7 +308,6 @@ class ProducerStates:
             ProducerId(header.producer_id), first_offset, last_offset, marker.is_abort
         )
 
-    @property
     def first_unstable_offset(self) -> Offset | None:
         """First offset of the oldest transaction that is open or whose marker is not committed yet.
         None if there is no such transaction."""

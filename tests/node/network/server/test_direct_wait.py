@@ -178,7 +178,7 @@ def idle_runner(trios: select.epoll) -> dict[str, Any]:
         "is_guest": False,
         "clock": Clock(),
         "deadlines": NoDeadline(),
-        "instruments": {},
+        "instruments": SimpleNamespace(data={}),
     }
 
 

@@ -470,7 +470,7 @@ async def test_half_open_handshakes_neither_stall_the_others_nor_last(
                 sock.close()
             await open_stream.aclose()
     assert len(server._handshakes) == 0
-    assert not server._handshakes.has_queue
+    assert not server._handshakes.queued
 
 
 def client_hello(context: ssl.SSLContext) -> bytes:

@@ -131,7 +131,7 @@ class ConnectionServer(ConnectionHosting[C]):
 
     @property
     def _may_shake_hands(self) -> bool:
-        return self._handshakes.has_queue and not self._awaits_handshake_share
+        return bool(self._handshakes.queued) and not self._awaits_handshake_share
 
     def _shake_hands(self, now_ms: int) -> None:
         """Run steps of TLS handshakes, for a limited time in this iteration and a limited fraction
@@ -146,7 +146,7 @@ class ConnectionServer(ConnectionHosting[C]):
             if ended_ns >= ends_ns:
                 break
         wait_ms = handshakes.wait_ms(now_ms)
-        if wait_ms and handshakes.has_queue and not self._awaits_handshake_share:
+        if wait_ms and handshakes.queued and not self._awaits_handshake_share:
             self._awaits_handshake_share = True
             self.call_at(now_ms + wait_ms, self._resume_handshakes)
 

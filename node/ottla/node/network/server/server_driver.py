@@ -197,7 +197,12 @@ class SocketServer(ConnectionServer[Channel]):
     async def _serve_turns(self) -> None:
         epoll_fd = self._epoll.fileno()
         while True:
-            if self._ready or self._events or self._resuming or self._may_shake_hands:
+            if (
+                self._ready
+                or self._events
+                or self._resuming
+                or (self._handshakes.queued and self._may_shake_hands)
+            ):
                 await trio.lowlevel.checkpoint()
             elif not self._direct_wait.wait():
                 await trio.lowlevel.wait_readable(epoll_fd)
@@ -223,12 +228,13 @@ class SocketServer(ConnectionServer[Channel]):
         self._serve_events(now_ms, ends_ns)
         while resuming and time.perf_counter_ns() < ends_ns:
             self._serve(self._resume, resuming.popleft(), 0, now_ms)
-        if self._handshakes.has_queue:
+        if self._handshakes.queued:
             self._shake_hands(now_ms)
         if self._dispatcher.turn_end.works:
             self._gather(now_ms, now_ns + GATHERING_NS_MAX)
         self._dispatcher.turn_end.end(self._errors)
-        self._flush_completed(now_ms)
+        if self._ready:
+            self._flush_completed(now_ms)
         self._is_in_turn = False
 
     def _serve_events(self, now_ms: int, ends_ns: int) -> None:

@@ -71,7 +71,8 @@ class Handshakes(Generic[C]):
         self._deadlines: dict[C, int] = {}
         """Deadline of each unfinished TLS handshake. The earliest is first, since all have the same
         timeout."""
-        self._queue: dict[C, None] = {}
+        self.queued: dict[C, None] = {}
+        """Connections that wait for the next step of their TLS handshake, in order."""
         self._budget = TokenBucket(LOOP_SHARE * 1_000, BURST_MS, now_ms)
         """Budget of event-loop time that TLS handshakes may use, in milliseconds."""
         self._is_watched = False
@@ -96,17 +97,12 @@ class Handshakes(Generic[C]):
         """Remove a connection whose TLS handshake has succeeded or failed. A second call has no
         effect."""
         self._deadlines.pop(channel, None)
-        self._queue.pop(channel, None)
+        self.queued.pop(channel, None)
 
     def queue(self, channel: C) -> None:
         """Queue a connection whose client has sent bytes of its TLS handshake."""
         if channel in self._deadlines:
-            self._queue[channel] = None
-
-    @property
-    def has_queue(self) -> bool:
-        """True if a connection waits for the next step of its TLS handshake."""
-        return bool(self._queue)
+            self.queued[channel] = None
 
     def wait_ms(self, now_ms: int) -> int:
         """Return the milliseconds until the next TLS handshake step may run. The result is 0 if the
@@ -117,9 +113,9 @@ class Handshakes(Generic[C]):
     def turn(self, now_ms: int) -> Iterator[C]:
         """Yield the connections whose TLS handshake step is next. Ends when the handshakes have
         used up their share of time. The caller must call `spend` after each step."""
-        while self._queue and not self.wait_ms(now_ms):
-            channel = next(iter(self._queue))
-            del self._queue[channel]
+        while self.queued and not self.wait_ms(now_ms):
+            channel = next(iter(self.queued))
+            del self.queued[channel]
             yield channel
 
     def spend(self, step_ns: int, now_ms: int) -> None:

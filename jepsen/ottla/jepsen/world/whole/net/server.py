@@ -108,7 +108,7 @@ class MachineServer(ConnectionServer[StreamChannel]):
             ready, self._ready = self._ready, {}
             for channel in ready:
                 self._serve(self._on_ready, channel, 0, now_ms)
-            if self._handshakes.has_queue:
+            if self._handshakes.queued:
                 self._shake_hands(now_ms)
             if self._may_shake_hands:
                 self._work.set()
