@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from ottla.metadata import fold, records
+from ottla.metadata import fold, records, topics_fold
 from ottla.metadata.directories import UNASSIGNED
 from ottla.metadata.image import (
     EMPTY,
@@ -209,3 +209,43 @@ def count_calls(patch: pytest.MonkeyPatch, owner: type, name: str) -> Callable[[
 
     patch.setattr(owner, name, counting)
     return lambda: count
+
+
+def test_equal_states_of_partitions_are_encoded_once_and_read_once() -> None:
+    other = UUID(int=0xA001)
+    led_by_two = replace(STATE, leader=TWO)
+    same = [STATE, STATE, led_by_two, STATE, led_by_two, replace(STATE)]
+
+    written = records.partition_records(TOPIC, same, 3)
+    image = fold.apply_all(
+        EMPTY,
+        [
+            records.topic_record("orders", TOPIC),
+            records.topic_record("others", other),
+            *written,
+            *records.partition_records(other, [STATE]),
+        ],
+    )
+
+    assert written == [
+        records.partition_record(TOPIC, index, state) for index, state in enumerate(same, 3)
+    ]
+    found = dict(image.topics[TOPIC].partitions.items())
+    assert found == dict(enumerate(same, 3))
+    states = [*found.values(), image.topics[other].partitions[0]]
+    assert len({id(state) for state in states}) == 2
+
+
+def test_the_states_that_a_fold_keeps_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics_fold, "STATES_CACHED_MAX", 2)
+    states = [replace(STATE, partition_epoch=epoch % 3) for epoch in range(7)]
+
+    image = fold.apply_all(
+        EMPTY,
+        [
+            records.topic_record("orders", TOPIC),
+            *records.partition_records(TOPIC, states),
+        ],
+    )
+
+    assert dict(image.topics[TOPIC].partitions.items()) == dict(enumerate(states))

@@ -16,6 +16,7 @@ from ottla.metadata.image import (
     MetadataImage,
     Provenance,
     Topic,
+    order_of_partition,
 )
 from ottla.metadata.persistent_map import PersistentMap
 from ottla.metadata.records import TOPIC_RESOURCE, Record
@@ -44,6 +45,9 @@ class MetadataDelta:
         self._scram_users: set[tuple[int, str]] = set()
         self._tokens: set[str] = set()
         self._acls: set[UUID] = set()
+        self._topic_ids: dict[bytes, UUID] = {}
+        """Cache of topic ids decoded from bytes, because the records of a topic's partitions repeat
+        its id."""
 
     @classmethod
     def between(cls, base: MetadataImage, image: MetadataImage) -> "MetadataDelta":
@@ -140,8 +144,12 @@ class MetadataDelta:
     @property
     def changed_partitions(self) -> tuple[TopicIdPartition, ...]:
         """The partitions in the new image that are new or changed since the base image."""
+        # Comparing UUIDs themselves costs a function call each.
         return tuple(
-            sorted(one for one in self._partitions if self.image.partition(one) is not None)
+            sorted(
+                (one for one in self._partitions if self.image.partition(one) is not None),
+                key=order_of_partition,
+            )
         )
 
     @property
@@ -198,7 +206,7 @@ class MetadataDelta:
         elif kind == "topic":
             self._topics.add(read_uuid(body.topic_id))
         elif kind in ("partition", "partition_change"):
-            self._note_partition(read_uuid(body.topic_id), body.partition_id)
+            self._note_partition(self._topic_id(body.topic_id), body.partition_id)
         elif kind == "remove_topic":
             self._note_removal(read_uuid(body.topic_id))
         elif kind == "clear_elr":
@@ -214,6 +222,12 @@ class MetadataDelta:
             self._tokens.add(body.token_id)
         elif kind in ("access_control_entry", "remove_access_control_entry"):
             self._acls.add(read_uuid(body.id))
+
+    def _topic_id(self, data: bytes) -> UUID:
+        found = self._topic_ids.get(data)
+        if found is None:
+            found = self._topic_ids[data] = read_uuid(data)
+        return found
 
     def _note_partition(self, topic_id: UUID, partition_id: int) -> None:
         self._topics.add(topic_id)

@@ -234,7 +234,7 @@ class MetadataImage:
         """Yield every partition with a replica on the broker, with its state, sorted."""
         held = self.partitions_by_broker.get(broker, NO_PARTITIONS)
         topics: dict[UUID, Topic] = {}
-        for partition in held.keys_by(_order):
+        for partition in held.keys_by(order_of_partition):
             topic = topics.get(partition.topic_id)
             if topic is None:
                 topic = topics[partition.topic_id] = self.topics[partition.topic_id]
@@ -251,7 +251,8 @@ class MetadataImage:
         return registration is not None and registration.is_active
 
 
-def _order(partition: TopicIdPartition) -> tuple[int, int]:
+def order_of_partition(partition: TopicIdPartition) -> tuple[int, int]:
+    """Return the sort key of a partition: its topic id, then its number."""
     # Comparing UUIDs themselves costs a function call each, and a large broker has tens of
     # thousands of partitions.
     return partition.topic_id.int, partition.partition

@@ -1,6 +1,6 @@
 """Initial states of new partitions, and checks of the replica assignments that clients request."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
 from ottla.controller.replication.placement import Placement, turn_after
@@ -30,9 +30,7 @@ class NewTopics:
             replication_factor=replication_factor,
             turn=self._turn,
         )
-        return [
-            new_partition(self._image, index, replicas) for index, replicas in enumerate(placed)
-        ]
+        return _new_partitions(self._image, placed, 0)
 
     def count(self) -> None:
         """Count a topic that was created. The placement of the next topic then starts at another
@@ -56,7 +54,22 @@ def place_more(
         replication_factor=replication_factor,
         turn=len(image.topics) if turn is None else turn,
     )
-    return [new_partition(image, index, replicas) for index, replicas in enumerate(placed, first)]
+    return _new_partitions(image, placed, first)
+
+
+def _new_partitions(
+    image: MetadataImage, placed: Sequence[tuple[NodeId, ...]], first: int
+) -> list[PartitionState]:
+    """Return the initial states of new partitions, of which the first has the number `first`.
+    Partitions with the same replicas share a state."""
+    states: dict[tuple[NodeId, ...], PartitionState] = {}
+    found = []
+    for index, replicas in enumerate(placed, first):
+        state = states.get(replicas)
+        if state is None:
+            state = states[replicas] = new_partition(image, index, replicas)
+        found.append(state)
+    return found
 
 
 def new_partition(

@@ -25,7 +25,7 @@ from ottla.metadata.records import (
     TOPIC_RESOURCE,
     Record,
     config_record,
-    partition_record,
+    partition_records,
     remove_topic_record,
     topic_record,
 )
@@ -281,8 +281,7 @@ def _create(
     records = [topic_record(asked.name, topic_id)]
     for config in asked.configs:
         records.append(config_record(TOPIC_RESOURCE, asked.name, config.name, config.value))
-    for partition_id, state in enumerate(partitions):
-        records.append(partition_record(topic_id, partition_id, state))
+    records += partition_records(topic_id, partitions)
     draft.add(records)
     new_topics.count()
     if not context.requester.allows(
@@ -504,4 +503,4 @@ def _grow(
             check_hosts(image, replicas)
             states.append(new_partition(image, index, replicas))
     context.charge.take(additional)
-    return [partition_record(topic.id, index, state) for index, state in enumerate(states, current)]
+    return partition_records(topic.id, states, current)
