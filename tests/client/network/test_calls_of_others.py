@@ -39,6 +39,19 @@ def test_no_counterpart_hides_a_call_that_exists(kind: type) -> None:
     assert not [name for name in COUNTERPARTS if name not in kept and hasattr(kind, name)]
 
 
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_attributes_are_read_without_a_function_of_ours(kind: type) -> None:
+    """Each call of `send`, and each step of `async for`, reads attributes of the client."""
+    hooks = ("__getattr__", "__getattribute__")
+    assert not [base for base in kind.__mro__[:-1] if any(hook in vars(base) for hook in hooks)]
+
+
+async def test_a_client_does_not_list_the_calls_of_others() -> None:
+    async with open_producer(ADDRESS) as producer:
+        assert "send" in dir(producer)
+        assert "send_and_wait" not in dir(producer)
+
+
 async def test_an_argument_that_needs_its_name_says_so() -> None:
     async with open_admin(ADDRESS) as admin:
         client: Any = admin

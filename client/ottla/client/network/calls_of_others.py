@@ -5,7 +5,8 @@ If a program that was written for one of these clients calls such a method, the 
 the corresponding method of Ottla.
 """
 
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Iterable
+from typing import NoReturn
 
 BLOCK = "the `async with` block opens and closes the client"
 IN_TRANSACTION = "write `async with producer.transaction() as transaction:`"
@@ -35,18 +36,33 @@ COUNTERPARTS = {
 the replaced method. Error messages contain them."""
 
 
+class _Counterpart:
+    """Attribute whose value cannot be read: the read raises the AttributeError for a method that
+    only other Python clients have."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, client: object, kind: type) -> NoReturn:
+        text = f"{kind.__name__!r} object has no attribute {self._name!r}"
+        # Without `obj`, Python suggests no similar name of its own.
+        raise AttributeError(f"{text}; {COUNTERPARTS[self._name]}", name=self._name)
+
+
 class CallsOfOthers:
     """Base class of clients. Access to a method that only other Python clients have raises an
     AttributeError that names the corresponding method of Ottla."""
 
-    if not TYPE_CHECKING:  # type checkers report these uses themselves
+    def __dir__(self) -> Iterable[str]:
+        return [
+            name for name in super().__dir__() if name not in COUNTERPARTS or hasattr(self, name)
+        ]
 
-        def __getattr__(self, name: str) -> NoReturn:
-            text = f"{type(self).__name__!r} object has no attribute {name!r}"
-            if name not in COUNTERPARTS:
-                raise AttributeError(text, name=name, obj=self)
-            # Without `obj`, Python suggests no similar name of its own.
-            raise AttributeError(f"{text}; {COUNTERPARTS[name]}", name=name)
+
+# Not `__getattr__`: with it, the interpreter reads each attribute of a client more slowly, even one
+# that exists, such as `send`.
+for _name in COUNTERPARTS:
+    setattr(CallsOfOthers, _name, _Counterpart(_name))
 
 
 __all__ = ["CallsOfOthers"]
