@@ -363,8 +363,10 @@ class Producer(ReportingClient, CallsOfOthers):
             available = (known and known.available) or partitions
             dealt = self._placement.deal(topic, chunk, partition, partitions, available)
             for number, positions in dealt.items():
-                keys = chunk.keys and [chunk.keys[at - chunk.first] for at in positions]
-                values = [chunk.values[at - chunk.first] for at in positions]
+                keys, values = chunk.keys, chunk.values
+                if len(positions) < len(values):
+                    keys = keys and [keys[at - chunk.first] for at in positions]
+                    values = [values[at - chunk.first] for at in positions]
                 run = ManyRecordsRun(keys, values)
                 at = TopicPartition(topic, number)
                 await self._take_run(at, timestamp_ms, run, positions, sent)
@@ -472,7 +474,8 @@ class Producer(ReportingClient, CallsOfOthers):
             while not self._gathered.has_room(size_bytes):
                 # Batches that are lingering are sent now: no record can be added while memory is
                 # full.
-                self._wake_all()
+                for at in self._gathered.waiting_partitions():
+                    self._wake(at)
                 await self._room.park()
         if scope.cancelled_caught:
             raise RefusedError(
@@ -574,16 +577,17 @@ class Producer(ReportingClient, CallsOfOthers):
         self._room.unpark_all()
         self._wake_all()
 
-    def _on_delivered(self, at: TopicPartition) -> None:
-        """Wake the tasks that may have work after a batch of a partition was delivered. Other tasks
-        are not woken for each batch, because their turns would cost as much as the request."""
+    def _on_delivered(self, at: TopicPartition, by: NodeId) -> None:
+        """Wake the tasks that may have work after the broker `by` has acknowledged a batch. Other
+        tasks are not woken for each batch, because their turns would cost as much as the request.
+        """
         self._room.unpark_all()
         if self._gathered.is_identity_due:
             self._wake_all()
             return
         # The next batch may have waited for this one, on the link of a later leader.
         leader = self._cluster.known_leader(at)
-        if leader is not None:
+        if leader is not None and leader.node != by:
             self._link(leader.node).wake_up.set()
 
     def _wake(self, at: TopicPartition) -> None:

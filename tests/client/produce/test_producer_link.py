@@ -35,35 +35,49 @@ class Broker:
 
     address = "host:9092"
 
-    def __init__(self, answered_count: int, *, reads: bool = True) -> None:
+    def __init__(self, answered_count: int, *, reads: bool = True, send_s: float = 0.0) -> None:
         self.left_count = answered_count
         self.reads = reads
+        self.send_s = send_s
         self.sent_s: list[float] = []
+        self.partitions: list[int] = []
+        self.is_sending = False
 
     def version_of(self, api_key: int) -> int:
         return 13
 
     async def submit(self, request: ProduceRequest, kind: Any, version: int, trace: Any) -> Any:
         self.sent_s.append(trio.current_time())
+        assert not self.is_sending
+        self.is_sending = True
         if not self.reads:
             await trio.sleep_forever()
-        return SimpleNamespace(answer=self.answer)
+        if self.send_s:
+            await trio.sleep(self.send_s)
+        self.is_sending = False
+        found = [one.index for topic in request.topic_data for one in topic.partition_data]
+        self.partitions += found
+        return SimpleNamespace(answer=lambda: self.answer(found))
 
-    async def answer(self) -> ProduceResponse:
+    async def answer(self, partitions: list[int]) -> ProduceResponse:
         if not self.left_count:
             await trio.sleep_forever()
         self.left_count -= 1
         await trio.sleep(ANSWER_S)
-        partition = PartitionProduceResponse(index=0, base_offset=7)
-        topic = TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=[partition])
+        found = [PartitionProduceResponse(index=one, base_offset=7) for one in partitions]
+        topic = TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=found)
         return ProduceResponse(responses=[topic])
 
 
 class Records:
     """A producer's buffer, its link, and the notifications of the link."""
 
-    def __init__(self) -> None:
-        config = ProducerConfig(linger_ms=0, request_timeout_ms=round(TIMEOUT_S * 1_000))
+    def __init__(self, in_flight_count_max: int = 5) -> None:
+        config = ProducerConfig(
+            linger_ms=0,
+            request_timeout_ms=round(TIMEOUT_S * 1_000),
+            in_flight_count_max=in_flight_count_max,
+        )
         self.gathered = Accumulator(config)
         self.gathered.become(ProducerIdentity(ProducerId(7), 0))
         self.delivered: list[TopicPartition] = []
@@ -79,11 +93,12 @@ class Records:
             gathered=self.gathered,
             config=config,
             on_change=self.changed.append,
-            on_delivered=self.delivered.append,
+            on_delivered=lambda at, node: self.delivered.append(at),
         )
 
-    def send(self) -> None:
-        self.gathered.append(AT, 0, None, b"v", (), round(trio.current_time() * 1_000))
+    def send(self, partition: int = 0) -> None:
+        at = TopicPartition("t", partition)
+        self.gathered.append(at, 0, None, b"v", (), round(trio.current_time() * 1_000))
         self.link.wake_up.set()
 
 
@@ -103,6 +118,43 @@ async def test_a_delivered_batch_is_no_reason_to_look_for_changes(
     assert broker.sent_s == [0.0, 10 * TIMEOUT_S]
     assert records.delivered == [AT, AT]
     assert records.changed == []
+    assert records.gathered.buffered_bytes == 0
+
+
+async def test_what_waits_for_an_answer_is_sent_when_it_arrives(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    records = Records(in_flight_count_max=1)
+    broker: Any = Broker(answered_count=4)
+
+    with trio.move_on_after(1_000):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(records.link._serve, broker)
+            for partition in range(4):
+                records.send(partition)
+                await trio.sleep(ANSWER_S / 10)
+
+    assert broker.sent_s == [0.0, ANSWER_S]
+    assert broker.partitions == [0, 1, 2, 3]
+    assert len(records.delivered) == 4
+
+
+async def test_requests_to_a_slow_reader_are_sent_one_after_the_other(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """A task that handles an answer and the task that sends never write at the same time."""
+    records = Records(in_flight_count_max=2)
+    broker: Any = Broker(answered_count=20, send_s=2 * ANSWER_S)
+
+    with trio.move_on_after(1_000):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(records.link._serve, broker)
+            for partition in range(20):
+                records.send(partition)
+                await trio.sleep(ANSWER_S / 3)
+
+    assert broker.partitions == list(range(20))
+    assert len(records.delivered) == 20
     assert records.gathered.buffered_bytes == 0
 
 

@@ -112,6 +112,8 @@ class ManyRecordsRun:
                 size + len(key or b"") for size, key in zip(self._sizes, keys, strict=True)
             ]
         self._largest = max(self._sizes)
+        self._ends = list(accumulate(self._sizes, initial=0))
+        """Total size of the records before each record, and of all records, in bytes."""
         self.taken_count = 0
         """Number of records that have already been moved into batches."""
 
@@ -135,8 +137,15 @@ class ManyRecordsRun:
         # lengths of the key, the value and the record itself.
         over = 2 + len(stamp) + len(varint(first_delta + left))
         over += 3 * len(varint(self._largest + RECORD_OVERHEAD_BYTES))
-        ends = accumulate(self._sizes[first + at] + over for at in range(left))
-        count = max(1, bisect_right(list(ends), room_bytes))
+        before = self._ends[first]
+        count = max(
+            1,
+            bisect_right(
+                range(1, left + 1),
+                room_bytes,
+                key=lambda count: self._ends[first + count] - before + count * over,
+            ),
+        )
         self.taken_count += count
         keys, values = self._keys, self._values[first : first + count]
         if keys is None and (body := encode_plain(values, first_delta, stamp)) is not None:

@@ -74,7 +74,7 @@ class ProducerLink(BrokerLink):
         gathered: Accumulator,
         config: ProducerConfig,
         on_change: Callable[[TopicPartition | None], None],
-        on_delivered: Callable[[TopicPartition], None],
+        on_delivered: Callable[[TopicPartition, NodeId], None],
     ) -> None:
         super().__init__(node, cluster, config)
         self._gathered = gathered
@@ -83,11 +83,12 @@ class ProducerLink(BrokerLink):
         """Function to call after batches have failed or were returned. Its argument is a partition
         whose leader has to be looked up, or None."""
         self._on_delivered = on_delivered
-        """Function to call after a batch of a partition was delivered. It wakes fewer tasks than
-        `on_change`."""
+        """Function to call after this link's broker has acknowledged a batch of a partition. It
+        wakes fewer tasks than `on_change`; this link looks for work itself."""
         self._acks = ACKS[str(config.acks)]
         self._in_flight: deque[ProduceExchange] = deque()
         self._arrivals = WakeUp()
+        self._is_sending = False
 
     def _has_work(self) -> bool:
         return bool(self._partitions())
@@ -117,13 +118,24 @@ class ProducerLink(BrokerLink):
     async def _send(self, pipeline: Pipeline) -> None:
         while True:
             now = now_ms()
-            batches: list[ProducerBatch] = []
-            if len(self._in_flight) < self._config.in_flight_count_max:
+            await self._send_ready(pipeline, now)
+            await self.wake_up.wait(self._gathered.next_look_ms(now))
+
+    async def _send_ready(self, pipeline: Pipeline, now: int) -> None:
+        """Send the batches that are ready, as many as may be in flight. If another task is already
+        sending, only wake the sending task, which looks again."""
+        if self._is_sending:
+            self.wake_up.set()
+            return
+        self._is_sending = True
+        try:
+            while len(self._in_flight) < self._config.in_flight_count_max:
                 batches = self._gathered.drain(self._partitions(), now)
-            if batches:
+                if not batches:
+                    return
                 await self._send_one(pipeline, batches)
-            else:
-                await self.wake_up.wait(self._gathered.next_look_ms(now))
+        finally:
+            self._is_sending = False
 
     async def _send_one(self, pipeline: Pipeline, batches: list[ProducerBatch]) -> None:
         exchange = ProduceExchange(
@@ -137,7 +149,7 @@ class ProducerLink(BrokerLink):
             self._in_flight.remove(exchange)
             for batch in batches:
                 self._gathered.on_acknowledged(batch)
-                self._on_delivered(batch.partition)
+                self._on_delivered(batch.partition, self.node)
             return
         exchange.submitted = await pipeline.submit(request, ProduceResponse, version, trace_context)
         self._arrivals.set()
@@ -189,7 +201,8 @@ class ProducerLink(BrokerLink):
             answer = await exchange.submitted.answer()
             self._in_flight.popleft()
             self._take(exchange, answer)
-            self.wake_up.set()
+            # Not by the sending task: waking it for each answer would cost as much as the answer.
+            await self._send_ready(pipeline, now_ms())
 
     def _take(self, exchange: ProduceExchange, answer: ProduceResponse) -> None:
         if answer.throttle_time_ms:
@@ -227,7 +240,7 @@ class ProducerLink(BrokerLink):
             else NO_RECORD_ERRORS,
         )
         if fate is BatchOutcome.DELIVERED:
-            self._on_delivered(batch.partition)
+            self._on_delivered(batch.partition, self.node)
             return
         stale = None
         if outcome.error_code in MOVED and fate is BatchOutcome.RETRIED:
