@@ -10,6 +10,8 @@ compiles only what has changed.
 `python hatch_build.py` only builds the tree, and prints its path: with this path as PYTHONPATH, a
 checkout runs its compiled modules. OTTLA_COMPILE_LEVEL is the optimization level of the C compiler
 (`-O`), by default 1, and 0 or 2 for some modules; each other level has a directory of its own.
+OTTLA_COMPILE_ONLY=ottla.wire,ottla.model builds only the modules of these packages, which may
+import no other compiled module. mypyc still translates all modules, and reports what it refuses.
 """
 
 import ast
@@ -82,6 +84,8 @@ OPTIONS += ["-fno-tree-pta", "-fno-asynchronous-unwind-tables"]
 thirds of the time of level 2. The analysis of pointers takes a twentieth of the time, and saves
 less than a hundredth of any path's instructions."""
 JOBS = os.cpu_count() or 1
+TRANSLATE = "--translate"
+"""Argument that precedes the modules whose C code is not compiled."""
 
 
 class CompiledWheel(BuildHookInterface[Any]):
@@ -112,7 +116,9 @@ def compile_tree() -> Path:
     """Copy the packages into one tree, compile their modules there, and return the tree's path."""
     level = _level()
     tag = str(sys.implementation.cache_tag)
-    target = ROOT / "build/compiled" / (tag if level == DEFAULT_LEVEL else f"{tag}-O{level}")
+    only = tuple(f"{name}." for name in os.environ.get("OTTLA_COMPILE_ONLY", "").split(",") if name)
+    name = tag if level == DEFAULT_LEVEL else f"{tag}-O{level}"
+    target = ROOT / "build/compiled" / (f"{name}-part" if only else name)
     tree = target / "tree"
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
     wheel = settings["targets"]["wheel"]
@@ -125,13 +131,15 @@ def compile_tree() -> Path:
     modules = wheel["hooks"]["custom"]["modules"]
     messages = [name for name in modules if name.startswith(MESSAGES)]
     modules = [*modules, *(f"ottla.wire.native.{_last(name)}" for name in messages)]
-    for stale in set(tree.rglob("*.so")) - _libraries(tree, modules):
+    built = [module for module in modules if module.startswith(only or "")]
+    for stale in set(tree.rglob("*.so")) - _libraries(tree, built):
         stale.unlink()
     command = [sys.executable, str(Path(__file__)), "--write", *map(_last, messages)]
     path = os.pathsep.join([str(tree), *found])
     sources = {**environment, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
     subprocess.run(command, cwd=tree, env=sources, stdout=sys.stderr, check=True)
-    command = [sys.executable, str(Path(__file__)), "--compile", *modules]
+    rest = [module for module in modules if module not in built]
+    command = [sys.executable, str(Path(__file__)), "--compile", *built, TRANSLATE, *rest]
     subprocess.run(command, cwd=tree, env=environment, stdout=sys.stderr, check=True)
     return tree
 
@@ -264,10 +272,11 @@ def _write_codecs(stems: list[str]) -> None:
             path.write_text(text)
 
 
-def _compile(modules: list[str]) -> None:
+def _compile(modules: list[str], translated: list[str]) -> None:
     """Compile modules of the tree, which is the current directory, beside their sources.
 
-    The analysis of the sources occupies one core. Another process builds the stubs in this time.
+    The code of the modules `translated` is generated, for mypyc's errors, and not compiled. The
+    analysis of the sources occupies one core. Another process builds the stubs in this time.
     """
     from mypyc.build import mypycify  # first: it decides by what is imported how to build
 
@@ -281,7 +290,7 @@ def _compile(modules: list[str]) -> None:
             multi_file=True,
             group_name=LIBRARY,
             target_dir=str(generated),
-            skip_cgen_input=_generated_code(modules, generated),
+            skip_cgen_input=_generated_code(modules, translated, generated),
         )
     finally:
         if stubs.wait():
@@ -296,9 +305,10 @@ def _compile(modules: list[str]) -> None:
     _build([library], JOBS)
 
 
-def _generated_code(modules: list[str], generated: Path) -> tuple[Any, Any]:
+def _generated_code(modules: list[str], translated: list[str], generated: Path) -> tuple[Any, Any]:
     """Return the C code of modules of the tree, and the files of mypyc's library that it requires,
-    as `mypycify` takes them. `generated` is the directory of the C files.
+    as `mypycify` takes them. `generated` is the directory of the C files. Errors in the modules
+    `translated` are reported, too.
 
     `mypycify` itself would check the body of each function that the modules could reach, those of
     other packages included, and write a cache that it never reads. The code is the same.
@@ -313,16 +323,20 @@ def _generated_code(modules: list[str], generated: Path) -> tuple[Any, Any]:
     configuration = generated.parent / "mypy.ini"
     configuration.write_text(_MYPY)
     arguments = ["--config-file", str(configuration), f"--cache-dir={os.devnull}"]
-    arguments += [f"{one.replace('.', '/')}.py" for one in modules]
+    arguments += [f"{one.replace('.', '/')}.py" for one in (*modules, *translated)]
     cache = FileSystemCache()
     settings = CompilerOptions(multi_file=True, target_dir=str(generated), group_name=LIBRARY)
     sources, all_sources, options = get_mypy_config(arguments, None, settings, cache)
     # The pattern matches all modules. The name of a module precedes it.
     options.per_module_options["*.*"] = {"ignore_errors": True, "preserve_asts": False}
     for source in sources:
-        own = options.per_module_options[source.module]
-        own.update(ignore_errors=False, preserve_asts=True)
-    groups = construct_groups(sources, False, True, LIBRARY)
+        its = options.per_module_options[source.module]
+        its.update(ignore_errors=False, preserve_asts=True)
+    own = [source for source in sources if source.module in modules]
+    groups = construct_groups(own, False, True, LIBRARY)
+    if translated:
+        rest = [source for source in sources if source.module not in modules]
+        groups += construct_groups(rest, False, True, f"{LIBRARY}_translated")
     try:
         analysis = emitmodule.parse_and_typecheck(all_sources, options, settings, groups, cache)
     except CompileError as failure:
@@ -335,7 +349,7 @@ def _generated_code(modules: list[str], generated: Path) -> tuple[Any, Any]:
     if errors.num_errors:
         raise SystemExit(1)
     required = sorted(emitmodule.collect_source_dependencies(found), key=lambda one: one.path)
-    return code, [(one.path, one.include_dirs, one.internal) for one in required]
+    return code[:1], [(one.path, one.include_dirs, one.internal) for one in required]
 
 
 def _build_stubs(modules: list[str]) -> None:
@@ -526,7 +540,8 @@ ignore_missing_imports = True
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--compile"]:
-        _compile(sys.argv[2:])
+        at = sys.argv.index(TRANSLATE)
+        _compile(sys.argv[2:at], sys.argv[at + 1 :])
     elif sys.argv[1:2] == ["--stubs"]:
         _build_stubs(sys.argv[2:])
     elif sys.argv[1:2] == ["--write"]:
