@@ -18,11 +18,11 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.util import cache_from_source
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trustme
@@ -81,6 +81,10 @@ PROCESSES_MAX = 4
 """Largest number of processes of a plain run: each of them imports all test files."""
 IS_PLAIN, HAS_BYTECODE = "is_plain", "has_bytecode"
 COMPILING_TIMEOUT_S = 300
+FIELDS_OF_REPORT = {"nodeid", "location", "keywords", "outcome", "longrepr", "when"}
+FIELDS_OF_REPORT |= {"user_properties", "sections", "duration", "start", "stop"}
+SHOWN_S = 0.1
+"""Least duration of a passed setup or teardown that a process of a run reports, in seconds."""
 
 COMPUTING = ("pipeline", "jepsen")
 """Folders of tests that `.ci/run` runs at a low priority, beside other work."""
@@ -167,6 +171,40 @@ def pytest_configure_node(node: Any) -> None:
     """Pass the kind of the run to a process of pytest-xdist, whose command line has all paths."""
     node.workerinput[IS_PLAIN] = is_plain(node.config)
     node.workerinput[HAS_BYTECODE] = has_bytecode()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_to_serializable(
+    config: pytest.Config, report: pytest.CollectReport | pytest.TestReport
+) -> dict[str, Any] | None:
+    """Return the few fields of a passed step of a test that its report needs. A process of
+    pytest-xdist sends it; others are serialized by pytest."""
+    if not (isinstance(report, pytest.TestReport) and report.passed) or report.sections:
+        return None
+    if set(vars(report)) - FIELDS_OF_REPORT or report.user_properties or report.longrepr:
+        return None
+    return {**vars(report), "keywords": {}, "$report_type": "TestReport"}
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Send less from a process of pytest-xdist: the messages about the progress of each test were a
+    third of the CPU of a short test."""
+    for plugin in session.config.pluginmanager.get_plugins():
+        if type(plugin).__name__ == "WorkerInteractor":
+            cast(Any, plugin).sendevent = partial(send_needed, plugin.sendevent)
+
+
+def send_needed(send: Callable[..., None], name: str, **values: Any) -> None:
+    """Send a message of a process of pytest-xdist, unless it only says that a test begins or ends,
+    or that its setup or teardown has passed fast."""
+    if name in ("logstart", "logfinish"):
+        return
+    if name == "testreport":
+        data = values["data"]
+        is_passed = data["outcome"] == "passed" and not data["sections"]
+        if is_passed and data["when"] != "call" and data["duration"] < SHOWN_S:
+            return
+    send(name, **values)
 
 
 @lru_cache

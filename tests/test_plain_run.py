@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -12,6 +12,7 @@ from tests.conftest import (
     pytest_cmdline_main,
     pytest_collection,
     pytest_configure_node,
+    send_needed,
 )
 
 TESTPATHS, ARGS = pytest.Config.ArgsSource.TESTPATHS, pytest.Config.ArgsSource.ARGS
@@ -76,3 +77,60 @@ def test_the_first_process_compiles_all_modules_before_others_collect(
     with pytest.raises(StopIteration):
         next(collection)
     assert collected.exists()
+
+
+def report_of(when: Literal["setup", "call", "teardown"], **changed: Any) -> pytest.TestReport:
+    fields: dict[str, Any] = {"outcome": "passed", "longrepr": None, "duration": 0.01, **changed}
+    location = ("tests/test_a.py", 7, "test_a")
+    return pytest.TestReport("tests/test_a.py::test_a", location, {"a": 1}, when=when, **fields)
+
+
+def sent(report: pytest.TestReport, config: pytest.Config) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    data = config.hook.pytest_report_to_serializable(config=config, report=report)
+    send_needed(lambda name, **values: found.append(values["data"]), "testreport", data=data)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("when", "changed", "is_sent"),
+    [
+        ("call", {}, True),
+        ("setup", {}, False),
+        ("teardown", {}, False),
+        ("setup", {"duration": 2.0}, True),
+        ("setup", {"outcome": "failed", "longrepr": "it broke"}, True),
+        ("teardown", {"outcome": "failed", "longrepr": "it broke"}, True),
+        ("setup", {"outcome": "skipped", "longrepr": ("a.py", 7, "no Java")}, True),
+        ("teardown", {"sections": [("Captured stdout", "text")]}, True),
+    ],
+)
+def test_a_process_of_a_run_reports_all_but_fast_steps_that_passed(
+    when: Literal["setup", "call", "teardown"],
+    changed: dict[str, Any],
+    is_sent: bool,
+    pytestconfig: pytest.Config,
+) -> None:
+    report = report_of(when, **changed)
+    found = sent(report, pytestconfig)
+    assert len(found) == is_sent
+    for data in found:
+        read = pytestconfig.hook.pytest_report_from_serializable(config=pytestconfig, data=data)
+        for name in ("nodeid", "location", "outcome", "longrepr", "when", "sections", "duration"):
+            assert getattr(read, name) == getattr(report, name)
+
+
+def test_what_a_report_has_besides_is_sent_whole(pytestconfig: pytest.Config) -> None:
+    report = report_of("call", user_properties=[("seed", 7)])
+    report.wasxfail = "a reason"
+    (data,) = sent(report, pytestconfig)
+    assert data["user_properties"] == [("seed", 7)]
+    assert data["wasxfail"] == "a reason"
+
+
+@pytest.mark.parametrize("name", ["logstart", "logfinish"])
+def test_no_message_says_that_a_test_begins_or_ends(name: str) -> None:
+    found: list[str] = []
+    send_needed(lambda name, **values: found.append(name), name, nodeid="a")
+    send_needed(lambda name, **values: found.append(name), "workerfinished", workeroutput={})
+    assert found == ["workerfinished"]
