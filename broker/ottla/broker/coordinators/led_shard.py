@@ -64,6 +64,7 @@ class LedShard(Generic[ShardT, WriteT]):
         "delay_reason",
         "epoch",
         "failure",
+        "has_effects",
         "host",
         "is_active",
         "is_due",
@@ -88,6 +89,9 @@ class LedShard(Generic[ShardT, WriteT]):
         self.is_due = False
         """True while writes of this coordinator shard wait to be appended at the end of the
         event-loop iteration."""
+        self.has_effects = False
+        """True if effects were left in the shard, to be performed before its writes are
+        appended."""
         self.load_at_ms = 0
         """Monotonic time in milliseconds before which the replay of the shard's log does not
         start."""

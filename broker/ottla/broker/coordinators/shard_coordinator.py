@@ -222,11 +222,7 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
     def note_due(self, led: LedShard[ShardT, WriteT]) -> None:
         """Schedule the append of a coordinator shard's writes to its log for the end of the
         event-loop iteration."""
-        if led.writes or led.answers:
-            self._schedule(led)
-
-    def _schedule(self, led: LedShard[ShardT, WriteT]) -> None:
-        if not led.is_due:
+        if not led.is_due and (led.writes or led.answers):
             led.is_due = True
             self._due.append(led)
             if not (self._is_gathering or self._turn_end.call(self.flush_due)):
@@ -256,13 +252,15 @@ class ShardCoordinator(ABC, Generic[ShardT, WriteT]):
         perform(self._take_effects(led.shard), led)
 
     def _end_event(self, led: LedShard[ShardT, WriteT]) -> None:
-        """Perform the effects of a request. A subclass may leave them in the shard until
-        `_gather`."""
+        """Perform the effects of a request. A subclass may leave them in the shard, and set
+        `has_effects`, until the writes of the shard are appended."""
         self._perform(led)
 
     def _gather(self, led: LedShard[ShardT, WriteT]) -> None:
-        """Perform the effects that `_end_event` left in the shard. Its writes are appended
-        next."""
+        """Perform the effects that were left in a shard, whose writes are appended next."""
+        if led.has_effects:
+            led.has_effects = False
+            self._perform(led)
 
     # ---- interface for the driver
 

@@ -309,15 +309,12 @@ class GroupCoordinator(ShardCoordinator[GroupShard, EventWrite]):
         return shard.take_effects()
 
     def _end_event(self, led: LedGroups) -> None:
-        """Perform the effects of a request. Those of a commit are performed once for all commits of
-        an event-loop iteration, which saves a twentieth of the instructions of each."""
-        if led.shard.end_event():
-            self._schedule(led)
+        """Perform the effects of a request. Those of all commits but the first of an event-loop
+        iteration are performed together, which saves a twentieth of the instructions of each."""
+        if led.is_due and led.shard.end_event():
+            led.has_effects = True
         else:
             self._perform(led)
-
-    def _gather(self, led: LedGroups) -> None:
-        self._perform(led)
 
     def _flush(self, led: LedGroups) -> None:
         writes, led.writes = led.writes, []
