@@ -56,3 +56,21 @@ def test_a_file_that_is_removed_or_replaced_has_no_place() -> None:
     assert place_of(moved) == "/d/b"
     places.remove(removed)
     places.rename("/none/at/all", "/d/e")
+
+
+def test_the_files_of_a_directory_are_found_by_name_however_many_there_are() -> None:
+    places: FilePlaces[FakeHandle] = FilePlaces()
+    first = FakeHandle(places, "/d/1")
+    assert places.at("/d/2") == []
+    second, again = FakeHandle(places, "/d/2"), FakeHandle(places, "/d/1")
+    assert places.at("/d/1") == [first, again]
+    assert places.at("/d/2") == [second]
+    places.remove(first)
+    places.remove(second)
+    assert places.at("/d/1") == [again]
+    assert places.at("/d/2") == []
+    places.rename("/d/1", "/e/1")
+    assert places.at("/d/1") == []
+    assert place_of(again) == "/e/1"
+    places.rename("/e/1", "/e/2")
+    assert [places.at("/e/1"), places.at("/e/2")] == [[], [again]]

@@ -161,7 +161,7 @@ async def test_a_clean_start_opens_no_file_of_closed_segments() -> None:
         async with open_log_manager(disk, config, RealClock(), RealRng()) as logs:
             await logs.recover(lambda partition: small)
             (log,) = [log for _, log in logs]
-            active = log.segments[-1].path_prefix
+            active = log.segments[-1].path_of("")
             assert [path for path in opened if not path.startswith(active)] == []
             times = [segment.max_timestamp_ms for segment in log.segments[:-1]]
             assert times == [1_000] * (log.segment_count - 1)

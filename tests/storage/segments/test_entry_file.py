@@ -18,7 +18,7 @@ async def test_a_trim_that_was_overtaken_takes_away_no_entry_of_the_later_one(
         await trio.sleep(next(waits))
 
     disk = SimulatedDisk(SeededRng(1), pause=pause)
-    index = TimeIndex(disk, "/index", 0, 1 << 10)
+    index = TimeIndex(disk, "", 0, 1 << 10)
     index.begin(capacity_bytes=1 << 10)
     for number in range(2):
         index.append_if_later(100 + number, number)
@@ -36,7 +36,7 @@ async def test_a_trim_that_was_overtaken_takes_away_no_entry_of_the_later_one(
 
 async def test_a_trim_makes_a_cut_durable_that_a_failed_fsync_left_in_memory() -> None:
     disk = SimulatedDisk(SeededRng(1))
-    index = TimeIndex(disk, "/index", 0, 1 << 10)
+    index = TimeIndex(disk, "", 0, 1 << 10)
     index.begin()
     for number in range(3):
         index.append_if_later(100 + number, number)
@@ -48,12 +48,12 @@ async def test_a_trim_makes_a_cut_durable_that_a_failed_fsync_left_in_memory() -
         await index.trim()
 
     disk.kill()
-    again = TimeIndex(disk, "/index", 0, 1 << 10)
+    again = TimeIndex(disk, "", 0, 1 << 10)
     again.begin()
     await again.trim()
     disk.crash()
 
-    last = TimeIndex(disk, "/index", 0, 1 << 10)
+    last = TimeIndex(disk, "", 0, 1 << 10)
     last.open_sealed()
     assert last.count == 0
 
@@ -71,7 +71,7 @@ class CountingDisk(SimulatedDisk):
 
 async def test_entries_are_written_some_at_a_time_and_a_trim_misses_none() -> None:
     disk = CountingDisk(SeededRng(1))
-    index = TimeIndex(disk, "/index", 0, 1 << 10)
+    index = TimeIndex(disk, "", 0, 1 << 10)
     index.begin()
     count = 2 * WRITTEN_AT_ONCE
     for number in range(count):
@@ -81,6 +81,21 @@ async def test_entries_are_written_some_at_a_time_and_a_trim_misses_none() -> No
 
     await index.trim()
 
-    again = TimeIndex(disk, "/index", 0, 1 << 10)
+    again = TimeIndex(disk, "", 0, 1 << 10)
     again.open_sealed()
     assert [again.entry_at(at) for at in range(count)] == [(100 + n, n) for n in range(count)]
+
+
+async def test_an_index_that_begins_again_leaves_the_entries_of_other_empty_ones_alone() -> None:
+    disk = SimulatedDisk(SeededRng(1))
+    one, other = (TimeIndex(disk, "", base_offset, 1 << 10) for base_offset in (0, 100))
+    one.begin()
+    other.begin()
+    one.append_if_later(100, 0)
+    one.append_if_later(101, 1)
+    one.begin()
+    one.append_if_later(200, 2)
+    assert [each.count for each in (one, other)] == [1, 0]
+    assert one.entry_at(0) == (200, 2)
+    other.append_if_later(300, 103)
+    assert [one.entry_at(0), other.entry_at(0)] == [(200, 2), (300, 103)]

@@ -1,4 +1,3 @@
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import trio
@@ -22,7 +21,7 @@ def test_every_look_up_finds_the_last_entry_at_or_before_wherever_the_one_before
 async def _look_up_in_turn(gaps: list[int], asked: list[int], kept: int) -> None:
     with TemporaryDirectory() as directory:
         async with RealDisk([directory]) as disk:
-            index = OffsetIndex(disk, str(Path(directory) / "index"), BASE_OFFSET, 1 << 20)
+            index = OffsetIndex(disk, directory, BASE_OFFSET, 1 << 20)
             index.begin(capacity_bytes=1 << 12)
             entries = [(BASE_OFFSET, 0)]
             offset = BASE_OFFSET

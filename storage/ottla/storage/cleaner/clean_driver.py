@@ -30,7 +30,7 @@ from ottla.storage.cleaner.segment_groups import SourceSegment, group_segments
 from ottla.storage.cleaner.transactions import AbortedTransactions
 from ottla.storage.disk.disk_seam import Disk, DiskFile, when_cached
 from ottla.storage.segments.batch_scan import BatchScan, ScannedBlock
-from ottla.storage.segments.files import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, file_name
+from ottla.storage.segments.files import LOG, OFFSET_INDEX, TIME_INDEX, file_name
 from ottla.storage.segments.transaction_index import AbortedTransaction, TransactionIndex
 
 
@@ -92,10 +92,9 @@ class _CleaningPass:
         """Return the aborted transactions in the transaction indexes of all segments of the log."""
         found: list[AbortedTransaction] = []
         for segment in self._task.segments:
-            path = self._path(segment, TRANSACTION_INDEX)
-            if not self._disk.exists(path):
+            index = TransactionIndex(self._disk, self._task.directory, segment.base_offset)
+            if not self._disk.exists(index.path):
                 continue
-            index = TransactionIndex(self._disk, path)
             index.open_sealed()
             try:
                 found += await when_cached(self._disk, partial(_entries_of, index, segment))

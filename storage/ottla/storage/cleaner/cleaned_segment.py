@@ -46,7 +46,6 @@ class CleanedSegment:
         self._base_offset = base_offset
         self._interval_bytes = task.index_interval_bytes
         self._index_bytes = task.segment_index_bytes
-        self._prefix = f"{task.directory}/{file_name(base_offset, '')}"
         self._log: DiskFile | None = None
         self._offset_entries: list[tuple[int, int]] = []
         self._time_entries: list[tuple[int, int]] = []
@@ -143,18 +142,18 @@ class CleanedSegment:
         )
 
     async def _write_indexes(self) -> None:
-        disk, base_offset = self._disk, self._base_offset
-        offsets = OffsetIndex(disk, self._path(OFFSET_INDEX), base_offset, self._index_bytes)
+        place = self._disk, self._directory, self._base_offset
+        offsets = OffsetIndex(*place, self._index_bytes, OFFSET_INDEX + CLEANED)
         offsets.begin()
         for offset, position in self._offset_entries[: offsets.count_max]:
             offsets.append(offset, position)
-        times = TimeIndex(disk, self._path(TIME_INDEX), base_offset, self._index_bytes)
+        times = TimeIndex(*place, self._index_bytes, TIME_INDEX + CLEANED)
         times.begin()
         for timestamp_ms, offset in self._time_entries:
             if not times.is_full:
                 times.append_if_later(timestamp_ms, offset)
         times.append_if_later(self._max_timestamp_ms, self._max_timestamp_offset)
-        aborts = TransactionIndex(disk, self._path(TRANSACTION_INDEX))
+        aborts = TransactionIndex(*place, TRANSACTION_INDEX + CLEANED)
         written: list[OffsetIndex | TimeIndex | TransactionIndex] = [offsets, times]
         if self._aborted:
             aborts.begin()
@@ -177,4 +176,4 @@ class CleanedSegment:
                     await self._disk.unlink(self._path(suffix))
 
     def _path(self, suffix: str) -> str:
-        return self._prefix + suffix + CLEANED
+        return f"{self._directory}/{file_name(self._base_offset, suffix + CLEANED)}"

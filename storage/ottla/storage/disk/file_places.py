@@ -14,7 +14,7 @@ class Folder:
     """A directory that contains open files, directly or in subdirectories, as a node of the tree of
     paths."""
 
-    __slots__ = ("children", "files", "name", "parent")
+    __slots__ = ("_files", "_single", "children", "name", "parent")
 
     def __init__(self, parent: "Folder | None", name: str) -> None:
         self.parent = parent
@@ -22,7 +22,38 @@ class Folder:
         self.children: dict[str, Folder] | None = None
         """Subdirectories that contain open files, by name. None in the directory of a partition,
         which has no subdirectories: an empty dict for each would take 64 bytes."""
-        self.files: dict[str, tuple[PlacedFile, ...]] = {}
+        self._single: PlacedFile | None = None
+        """The open file of a directory that contains just one, as the directory of an idle
+        partition: a dict for each would take 230 bytes."""
+        self._files: dict[str, tuple[PlacedFile, ...]] | None = None
+
+    def files_of(self, name: str) -> "tuple[PlacedFile, ...]":
+        """Return the open handles on the file with the given name in this directory."""
+        if self._files is not None:
+            return self._files.get(name, ())
+        single = self._single
+        return () if single is None or single.name != name else (single,)
+
+    def set_files(self, name: str, files: "tuple[PlacedFile, ...]") -> None:
+        """Replace the open handles on the file with the given name in this directory."""
+        if self._files is None:
+            single = self._single
+            if single is None or single.name == name:
+                if len(files) <= 1:
+                    self._single = files[0] if files else None
+                    return
+                single = None
+            self._files = {} if single is None else {single.name: (single,)}
+            self._single = None
+        if files:
+            self._files[name] = files
+        else:
+            self._files.pop(name, None)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if the directory has neither open files nor subdirectories with some."""
+        return self._single is None and not self._files and not self.children
 
     @property
     def path(self) -> str:
@@ -61,24 +92,22 @@ class FilePlaces(Generic[F]):
         """Add a file handle to the tree at the file's path."""
         folder, name = self._make(path)
         file.folder, file.name = folder, name
-        folder.files[name] = (*folder.files.get(name, ()), file)
+        folder.set_files(name, (*folder.files_of(name), file))
 
     def remove(self, file: F) -> None:
         """Remove a file handle from the tree."""
         folder, file.folder = file.folder, None
         if folder is None:
             return
-        left = tuple(each for each in folder.files[file.name] if each is not file)
-        if left:
-            folder.files[file.name] = left
-        else:
-            del folder.files[file.name]
+        left = tuple(each for each in folder.files_of(file.name) if each is not file)
+        folder.set_files(file.name, left)
+        if not left:
             _prune(folder)
 
     def at(self, path: str) -> list[F]:
         """Return the open handles on the file at a path."""
         folder, name = self._find(path)
-        return [] if folder is None else list(folder.files.get(name, ()))  # type: ignore[arg-type]
+        return [] if folder is None else list(folder.files_of(name))  # type: ignore[arg-type]
 
     def unname(self, path: str) -> None:
         """Remove a path from the tree after its file was removed from the disk. Open handles on the
@@ -92,16 +121,17 @@ class FilePlaces(Generic[F]):
         folder, name = self._find(source)
         if folder is None:
             return
-        files = folder.files.pop(name, ())
+        files = folder.files_of(name)
+        folder.set_files(name, ())
         child = folder.children.pop(name, None) if folder.children else None
         _prune(folder)
         if not files and child is None:
             return
         to_folder, to_name = self._make(target)
         if files:
-            to_folder.files[to_name] = files
             for file in files:
                 file.folder, file.name = to_folder, to_name
+            to_folder.set_files(to_name, files)
         if child is not None:
             child.parent, child.name = to_folder, to_name
             to_folder.children = to_folder.children or {}
@@ -135,7 +165,7 @@ class FilePlaces(Generic[F]):
 def _prune(folder: Folder) -> None:
     """Remove a folder from the tree if it is empty. Then remove each parent that has become
     empty."""
-    while folder.parent is not None and not folder.files and not folder.children:
+    while folder.parent is not None and folder.is_empty:
         parent = folder.parent
         assert parent.children is not None
         if parent.children.get(folder.name) is folder:

@@ -68,7 +68,8 @@ class LogFlusher:
                 if segment.base_offset >= end:
                     break
                 await files.fsync(segment)
-                await segment.transaction_index.flush()
+                if segment.abort_count:
+                    await segment.transaction_index.flush()
                 if generation != state.generation:
                     return
         closed = [segment for segment in state.unsealed if segment.base_offset < end]
@@ -82,7 +83,7 @@ class LogFlusher:
             segment.seal()
         await self._flush_derived()
         if generation == state.generation:
-            state.unsealed = [segment for segment in state.unsealed if segment not in closed]
+            state.unsealed = tuple(each for each in state.unsealed if each not in closed)
 
     async def _flush_derived(self) -> None:
         """Make a log's leader epochs, new producer snapshots and new file names durable."""

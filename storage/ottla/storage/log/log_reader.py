@@ -317,6 +317,8 @@ class LogReader:
         found: list[AbortedTransaction] = []
         try:
             for segment in state.segments[state.index_of(offset) :]:
+                if not segment.abort_count:
+                    continue
                 if segment.transaction_index.collect(offset, end_offset, found):
                     break
         except OSError as error:

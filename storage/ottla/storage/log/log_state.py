@@ -28,6 +28,7 @@ class LogState:
         "copied_offset",
         "directory",
         "disk",
+        "durable_start_offset",
         "end_offset",
         "epochs",
         "first_dirty_offset",
@@ -54,9 +55,10 @@ class LogState:
         self.segments: list[Segment] = loaded.segments
         """The segments of the log, oldest first. The last segment is active: it receives
         appends."""
-        self.unsealed = [segment for segment in loaded.segments[:-1] if not segment.is_sealed]
+        # Tuples, because they rarely change, and those of most logs are the same empty tuple.
+        self.unsealed = tuple(each for each in loaded.segments[:-1] if not each.is_sealed)
         """Closed segments of the log whose files, indexes included, are not known to be durable."""
-        self.passed: list[Segment] = []
+        self.passed: tuple[Segment, ...] = ()
         """The oldest segments, already removed from the log in memory, but whose files are still in
         its directory."""
         self.generation = 0
@@ -74,6 +76,8 @@ class LogState:
         self.epochs = loaded.epochs
         self.producers: ProducerStates = loaded.producers
         self.log_start_offset: Offset = loaded.log_start_offset
+        self.durable_start_offset: Offset = loaded.log_start_offset
+        """Lower bound of the log start offset in the checkpoint file."""
         self.local_start_offset: Offset = loaded.log_start_offset
         """Offset of the first record of the log that is on the disk and that clients may read. Only
         in a tiered log, it is above the log start offset: the object store has the records between

@@ -67,7 +67,7 @@ class SegmentFiles:
         new.jitter_ms = self._next_jitter_ms()
         old.add_last_time_entry()
         state.segments.append(new)
-        state.unsealed.append(old)
+        state.unsealed = (*state.unsealed, old)
         self.write_indexes(old)
         self._hooks.owner.on_roll()
         return new

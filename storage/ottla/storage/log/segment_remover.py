@@ -24,7 +24,7 @@ from ottla.storage.tier.local_plan import plan_local_deletion
 class SegmentRemover:
     """Remover of the oldest segments of one log."""
 
-    __slots__ = ("_durable_start", "_files", "_health", "_hooks", "_state")
+    __slots__ = ("_files", "_health", "_hooks", "_state")
 
     def __init__(
         self, state: LogState, health: LogHealth, hooks: LogHooks, files: SegmentFiles
@@ -33,8 +33,6 @@ class SegmentRemover:
         self._health = health
         self._hooks = hooks
         self._files = files
-        self._durable_start = state.log_start_offset
-        """Lower bound of the log start offset in the checkpoint file."""
 
     async def delete_records_before(self, offset: Offset) -> None:
         """Raise the log start offset to `offset` durably, and remove the segments below it.
@@ -66,7 +64,8 @@ class SegmentRemover:
     async def _keep_log_start(self) -> None:
         offset = self._state.log_start_offset
         await self._hooks.owner.on_log_start_raised()
-        self._durable_start = max(self._durable_start, offset)
+        state = self._state
+        state.durable_start_offset = max(state.durable_start_offset, offset)
 
     def raise_log_start(self, offset: Offset) -> None:
         """Raise the log start offset to `offset` in memory; `delete_records_before` makes it
@@ -155,7 +154,7 @@ class SegmentRemover:
         """Remove the segments of a tiered log that are below `offset` or below its log start
         offset."""
         state = self._state
-        if state.log_start_offset > self._durable_start:
+        if state.log_start_offset > state.durable_start_offset:
             # Otherwise a kill would lower the log start again, and nothing has the records.
             await self._remove_durably(max(offset, state.log_start_offset))
         else:
@@ -197,8 +196,8 @@ class SegmentRemover:
         if found:
             state.generation += 1
             del state.segments[: len(found)]
-            state.unsealed = [segment for segment in state.unsealed if segment not in found]
-            state.passed += found
+            state.unsealed = tuple(each for each in state.unsealed if each not in found)
+            state.passed = (*state.passed, *found)
             state.note_local_start()
 
     async def _remove_files(self) -> None:
@@ -211,14 +210,14 @@ class SegmentRemover:
                 segment = state.passed[0]
                 await files.rename_to_deleted(segment)
                 await files.producer_files.remove(segment.base_offset)
-                del state.passed[0]
+                state.passed = state.passed[1:]
             # Epochs are truncated only now, and not up to the log start offset, whose checkpoint a
             # kill may lose. If the log had records of epochs that it does not know, it would answer
             # followers that their logs do not diverge. A tiered log has copied records below its
             # first segment.
             first = state.segments[0].base_offset
             state.epochs.truncate_from_start(
-                min(first, self._durable_start) if state.config.is_tiered else first
+                min(first, state.durable_start_offset) if state.config.is_tiered else first
             )
         finally:
             state.is_removing = False

@@ -138,7 +138,9 @@ class Truncator:
         removed = state.segments[kept:]
         del state.segments[kept:]
         active = state.active
-        state.unsealed = [s for s in state.unsealed if s not in removed and s is not active]
+        state.unsealed = tuple(
+            each for each in state.unsealed if each not in removed and each is not active
+        )
         state.is_truncating = True
         try:
             active.activate(state.config)
@@ -208,12 +210,12 @@ class Truncator:
         self._hooks.on_truncated(Offset(0))
         state.epochs = EpochCache() if epochs is None else epochs
         self._epoch_file.forget()
-        state.unsealed.clear()
+        state.unsealed = ()
         state.is_truncating = True
         # Segments that another task is removing are removed here as well; only its oldest one is
         # left to that task. A remaining segment would form a gap before all later appends.
         doomed = [*state.passed, *state.segments]
-        del state.passed[1 if state.is_removing else 0 :]
+        state.passed = state.passed[: 1 if state.is_removing else 0]
         try:
             for segment in reversed(doomed):
                 await files.remove(segment)

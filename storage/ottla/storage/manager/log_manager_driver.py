@@ -212,13 +212,17 @@ class LogManager:
 
     def __iter__(self) -> Iterator[tuple[TopicPartition, Log]]:
         """Yield each partition whose log is online, together with the log."""
-        for partition, placed in list(self._placed.items()):
-            yield partition, placed.log
+        # Only keys are copied: a caller that waits between partitions holds the copy for long.
+        for partition in list(self._placed):
+            placed = self._placed.get(partition)
+            if placed is not None:
+                yield partition, placed.log
 
     def in_directory(self, directory: LogDirectory) -> Iterator[tuple[TopicPartition, Log]]:
         """Yield each partition whose log is online in one log directory, together with the log."""
-        for partition, placed in list(self._placed.items()):
-            if placed.directory is directory:
+        for partition in list(self._placed):
+            placed = self._placed.get(partition)
+            if placed is not None and placed.directory is directory:
                 yield partition, placed.log
 
     def __len__(self) -> int:

@@ -40,7 +40,7 @@ class ProducerFiles:
             self._known = frozenset(snapshots) if snapshots else NO_OFFSETS
         self._disk = disk
         self._directory = directory
-        self._unsynced: list[str] = []
+        self._unsynced: tuple[str, ...] = ()
         self._digested: tuple[int, ...] = ()
         """Number and bounds of the log's segments when the digests of the aborted transactions in
         closed segments were last written."""
@@ -64,7 +64,7 @@ class ProducerFiles:
             file.pwrite(0, [data])
         finally:
             file.close()
-        self._unsynced.append(path)
+        self._unsynced = (*self._unsynced, path)
 
     async def sync(self) -> None:
         """Make all previous writes of producer files durable, by an fsync of each changed file.
@@ -72,15 +72,17 @@ class ProducerFiles:
         Files that another call is still flushing are not durable yet. Each call therefore flushes
         all files that are not known to be durable.
         """
-        for path in list(self._unsynced):
+        for path in self._unsynced:
             if self._disk.exists(path):
                 file = self._disk.open(path)
                 try:
                     await self._disk.fsync(file)
                 finally:
                     file.close()
-            if path in self._unsynced:
-                self._unsynced.remove(path)
+            left = list(self._unsynced)
+            if path in left:
+                left.remove(path)  # once: another call may have written the file again
+            self._unsynced = tuple(left)
 
     async def keep_digests(self, segments: Sequence[Segment], *, is_cleaned: bool = False) -> None:
         """Make the digests of aborted transactions in sealed segments durable, if they have
@@ -102,8 +104,9 @@ class ProducerFiles:
             self._digested = bounds
 
     async def _write_digests(self, segments: Sequence[Segment]) -> None:
-        found = {segment.base_offset: segment.transaction_index.digest for segment in segments}
-        data = format_digests({base: one for base, one in found.items() if one.entry_count})
+        data = format_digests(
+            {each.base_offset: each.abort_digest for each in segments if each.abort_count}
+        )
         path = f"{self._directory}/{ABORT_DIGESTS}"
         if self._digests is None and data == NO_DIGESTS and not self._disk.exists(path):
             self._digests = NO_DIGESTS
@@ -175,7 +178,7 @@ def closed_segment_of(segment: Segment) -> ClosedSegment:
         size_bytes=segment.size_bytes,
         offset_entry_count=segment.offset_index.count,
         time_entry_count=segment.time_index.count,
-        abort_count=segment.transaction_index.count,
+        abort_count=segment.abort_count,
         max_timestamp_ms=segment.max_timestamp_ms,
         max_timestamp_offset=segment.max_timestamp_offset,
     )

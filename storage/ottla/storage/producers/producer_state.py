@@ -126,10 +126,11 @@ class ProducerBudget:
         self.count_max = count_max
 
 
+_NO_PRODUCERS: dict[int, "ProducerEntry"] = {}
 _NONE_OPEN: dict[Offset, ProducerId] = {}
 _NONE_COMPLETED: dict[Offset, Offset] = {}
-# Logs without transactions share these dicts, which always stay empty: two more empty dicts would
-# take 128 bytes in each log. The first entry is added by assigning a new dict.
+# Logs without producers or transactions share these dicts, which always stay empty: three more
+# empty dicts would take 192 bytes in each log. The first entry is added by assigning a new dict.
 
 
 class ProducerStates:
@@ -151,7 +152,7 @@ class ProducerStates:
         """Time in ms since 1970 that is stored as the last-seen time of producers whose batches are
         replayed from the log."""
         self._budget = ProducerBudget()
-        self.producers: dict[int, ProducerEntry] = {}
+        self.producers: dict[int, ProducerEntry] = _NO_PRODUCERS
         self._open: dict[Offset, ProducerId] = _NONE_OPEN
         """Producer id of each open transaction, by the transaction's first offset in ascending
         order."""
@@ -372,8 +373,8 @@ class ProducerStates:
         is_budget_full = self._budget.count >= self._budget.count_max
         if count >= PRODUCERS_PER_LOG_MAX or (is_budget_full and count >= PRODUCERS_PER_LOG_SURE):
             self._forget_longest_unseen(count // EVICTED_PART)
-        self._budget.count += 1
-        producer = self.producers[producer_id] = ProducerEntry()
+        producer = ProducerEntry()
+        self.restore(producer_id, producer)
         return producer
 
     def _forget_longest_unseen(self, count: int) -> None:
@@ -442,6 +443,8 @@ class ProducerStates:
 
     def restore(self, producer_id: int, producer: ProducerEntry) -> None:
         """Add the state of one producer that was loaded from a snapshot."""
+        if not self.producers:
+            self.producers = {}
         self.producers[producer_id] = producer
         self._budget.count += 1
         if producer.txn_first_offset != NO_OFFSET:

@@ -232,7 +232,9 @@ class LogLoader:
         power failure, behind later appends.
         """
         await self._disk.fsync(active.file)
-        await active.transaction_index.flush()  # rebuilt, perhaps from below the recovery point
+        if active.abort_count:
+            # Rebuilt, perhaps from below the recovery point.
+            await active.transaction_index.flush()
         await self._disk.fsync_directory(self._directory)
 
     def _new_segment(self, base_offset: Offset) -> Segment:

@@ -20,6 +20,7 @@ from ottla.storage.segments.abort_digests import (
     parse_digests,
 )
 from ottla.storage.segments.directory_view import DirectoryView
+from ottla.storage.segments.entry_file import EntryFile
 from ottla.storage.segments.segment import Segment
 from ottla.storage.segments.segment_list import CLOSED_SEGMENTS, ClosedSegment, parse_segments
 
@@ -101,16 +102,15 @@ class SealedSegments:
         """
         listed = self._listed.get(segment.base_offset)
         offsets, times = segment.offset_index, segment.time_index
-        aborts = segment.transaction_index
         view = self._view
         if listed is None or not (view.has(offsets.path) and view.has(times.path)):
             return False
-        counts = [
+        counts: list[tuple[EntryFile, int]] = [
             (offsets, listed.offset_entry_count),
             (times, listed.time_entry_count),
         ]
-        if view.has(aborts.path) or listed.abort_count:
-            counts.append((aborts, listed.abort_count))
+        if view.has(segment.transaction_index_path) or listed.abort_count:
+            counts.append((segment.transaction_index, listed.abort_count))
         for file, count in counts:
             size = view.size_of(file.path)
             if size is None or size != count * file.entry_bytes:
@@ -120,6 +120,7 @@ class SealedSegments:
         segment.max_timestamp_offset = Offset(listed.max_timestamp_offset)
         base_offset = segment.base_offset
         if listed.abort_count:
+            aborts = segment.transaction_index
             is_sound = await when_cached(self._disk, lambda: aborts.is_sound(base_offset))
             if not is_sound:
                 return False
@@ -128,10 +129,11 @@ class SealedSegments:
     def has_its_aborts(self, segment: Segment) -> bool:
         """Return whether the entries of a segment's open `.txnindex` match the digest that was
         written when the segment was sealed."""
-        index = segment.transaction_index
         if self._digests is None:
             return True
+        found = segment.abort_digest
         known = self._digests.get(segment.base_offset, NO_ABORTS)
-        if index.digest != known:
-            _LOGGER.error(OTHER_ABORTS, index.path, index.count, known.entry_count)
-        return index.digest == known
+        if found != known:
+            path = segment.transaction_index_path
+            _LOGGER.error(OTHER_ABORTS, path, found.entry_count, known.entry_count)
+        return found == known

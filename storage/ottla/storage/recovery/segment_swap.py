@@ -169,11 +169,10 @@ def open_indexes(disk: Disk, segment: Segment, view: DirectoryView | None = None
         return False
     if not segment.size_bytes and (offsets.count or times.count):
         return False  # indexes of an empty segment are not trimmed at a shutdown
-    if view.has(segment.transaction_index.path):
-        size = segment.transaction_index.open_sealed(view.size_of(segment.transaction_index.path))
-        if size % segment.transaction_index.entry_bytes:
-            return False
-        if not segment.transaction_index.is_sound(segment.base_offset):
+    if view.has(segment.transaction_index_path):
+        aborts = segment.transaction_index
+        size = aborts.open_sealed(view.size_of(aborts.path))
+        if size % aborts.entry_bytes or not aborts.is_sound(segment.base_offset):
             return False
     if offsets.count and not 0 < offsets.entry_at(offsets.count - 1)[1] < segment.size_bytes:
         return False

@@ -16,6 +16,7 @@ from typing import ClassVar
 
 from ottla.storage.disk.disk_errors import is_disk_failure
 from ottla.storage.disk.disk_seam import Disk, DiskFile, NotCachedError
+from ottla.storage.segments.files import file_name
 
 LOOK_UP_BLOCK_BYTES = 1 << 18
 """Number of bytes of a sealed index file that are loaded around an entry that is not in the page
@@ -48,12 +49,18 @@ def whole_entries_count(capacity_bytes: int, entry_bytes: int, reserved_count: i
     return capacity_bytes // entry_bytes - reserved_count
 
 
+_NO_ENTRIES = bytearray()
+"""Bytes that active indexes without entries share. They always stay empty: the first entry is added
+by assigning new bytes."""
+
+
 class EntryFile:
     """One index file of a segment, either active (its entries are in `_memory`) or sealed (its
     entries are read from the file)."""
 
     __slots__ = (
         "_capacity_bytes",
+        "_directory",
         "_disk",
         "_file",
         "_is_closed",
@@ -61,9 +68,9 @@ class EntryFile:
         "_is_trimmed",
         "_memory",
         "_written_bytes",
+        "base_offset",
         "count",
         "ending",
-        "prefix",
     )
 
     entry_bytes: ClassVar[int] = 8
@@ -71,10 +78,11 @@ class EntryFile:
     """True if startup rebuilds this index file for every segment that is not sealed. The contents
     of the file are then irrelevant until `trim` has written the whole file."""
 
-    def __init__(self, disk: Disk, prefix: str, ending: str) -> None:
+    def __init__(self, disk: Disk, directory: str, base_offset: int, ending: str) -> None:
         self._disk = disk
-        self.prefix = prefix
-        """First part of the file's path, which all files of a segment share in memory."""
+        self._directory = directory
+        self.base_offset = base_offset
+        """Base offset of the segment. The file's name consists of it and of `ending`."""
         self.ending = ending
         self.count = 0
         self._file: DiskFile | None = None
@@ -91,7 +99,7 @@ class EntryFile:
     @property
     def path(self) -> str:
         """Path of the index file."""
-        return self.prefix + self.ending
+        return f"{self._directory}/{file_name(self.base_offset, self.ending)}"
 
     @property
     def is_sealed(self) -> bool:
@@ -105,7 +113,7 @@ class EntryFile:
         When the first entry is added, the file is extended to `capacity_bytes` by a hole, as Kafka
         preallocates indexes.
         """
-        self._memory = bytearray()
+        self._memory = _NO_ENTRIES
         self.count = 0
         self._written_bytes = 0
         self._capacity_bytes = whole_entries_bytes(capacity_bytes, self.entry_bytes)
@@ -134,7 +142,7 @@ class EntryFile:
         if self._memory is not None:
             return
         size = self.count * self.entry_bytes
-        self._memory = bytearray(self._handle().read_cached(0, size) if size else b"")
+        self._memory = bytearray(self._handle().read_cached(0, size)) if size else _NO_ENTRIES
         self._written_bytes = size
         self._capacity_bytes = max(size, whole_entries_bytes(capacity_bytes, self.entry_bytes))
         self._is_extended = False
@@ -165,9 +173,13 @@ class EntryFile:
 
     def add(self, entry: bytes) -> None:
         """Append one index entry in memory; `write` adds it to the file."""
-        assert self._memory is not None
+        memory = self._memory
+        assert memory is not None
         assert len(entry) == self.entry_bytes
-        self._memory += entry
+        if self.count:
+            memory += entry
+        else:
+            self._memory = bytearray(entry)
         self.count += 1
 
     def write(self) -> None:

@@ -18,6 +18,7 @@ from typing import ClassVar
 from ottla.model.limits import INT32_MAX
 from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.segments.entry_file import EntryFile, whole_entries_count
+from ottla.storage.segments.files import OFFSET_INDEX, TIME_INDEX
 from ottla.wire.batch import NO_TIMESTAMP
 
 _OFFSET_ENTRY = Struct(">ii")
@@ -32,15 +33,19 @@ class OffsetIndex(EntryFile):
     """The offset index (`.index`) of one segment, which maps offsets to positions in the `.log`
     file."""
 
-    __slots__ = ("_found_last", "base_offset", "count_max")
+    __slots__ = ("_found_last", "count_max")
 
     entry_bytes: ClassVar[int] = _OFFSET_ENTRY.size
 
     def __init__(
-        self, disk: Disk, prefix: str, base_offset: int, bytes_max: int, ending: str = ""
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        bytes_max: int,
+        ending: str = OFFSET_INDEX,
     ) -> None:
-        super().__init__(disk, prefix, ending)
-        self.base_offset = base_offset
+        super().__init__(disk, directory, base_offset, ending)
         self._found_last = 0
         self.count_max = whole_entries_count(bytes_max, self.entry_bytes)
         """Number of offset index entries at which the index is full, so that the segment must
@@ -132,15 +137,14 @@ _TIME_ENTRY = Struct(">qi")
 class TimeIndex(EntryFile):
     """The time index (`.timeindex`) of one segment, which maps timestamps to offsets."""
 
-    __slots__ = ("base_offset", "count_max")
+    __slots__ = ("count_max",)
 
     entry_bytes: ClassVar[int] = _TIME_ENTRY.size
 
     def __init__(
-        self, disk: Disk, prefix: str, base_offset: int, bytes_max: int, ending: str = ""
+        self, disk: Disk, directory: str, base_offset: int, bytes_max: int, ending: str = TIME_INDEX
     ) -> None:
-        super().__init__(disk, prefix, ending)
-        self.base_offset = base_offset
+        super().__init__(disk, directory, base_offset, ending)
         self.count_max = whole_entries_count(bytes_max, self.entry_bytes, 1)
         """Number of time index entries at which only the slot for the closing entry is left. The
         closing entry is added when the segment is closed."""

@@ -22,6 +22,8 @@ from ottla.storage.disk.disk_seam import (
     read_some,
     when_cached,
 )
+from ottla.storage.segments.abort_digests import NO_ABORTS, AbortDigest
+from ottla.storage.segments.entry_file import EntryFile
 from ottla.storage.segments.files import (
     DELETED,
     LOG,
@@ -108,8 +110,10 @@ class Segment:
     segment."""
 
     __slots__ = (
+        "_aborts",
         "_behind_found",
         "_bytes_since_entry",
+        "_directory",
         "_disk",
         "_is_preallocated",
         "_is_removed",
@@ -127,11 +131,9 @@ class Segment:
         "max_timestamp_ms",
         "max_timestamp_offset",
         "offset_index",
-        "path_prefix",
         "read_ms",
         "size_bytes",
         "time_index",
-        "transaction_index",
     )
 
     def __init__(
@@ -153,18 +155,21 @@ class Segment:
         """
         self._disk = disk
         self.base_offset = base_offset
-        self.path_prefix = f"{directory}/{file_name(base_offset, '')}"
-        prefix = self.path_prefix
+        self._directory = directory
+        path = self.path_of(LOG + suffix)
         self.file: DiskFile
         if known_bytes is None:
-            self.file = disk.open(prefix + LOG + suffix, create=True)
+            self.file = disk.open(path, create=True)
         else:
-            self.file = disk.at(prefix + LOG + suffix)
+            self.file = disk.at(path)
         self.size_bytes = 0
         size = config.segment_index_bytes
-        self.offset_index = OffsetIndex(disk, prefix, base_offset, size, OFFSET_INDEX + suffix)
-        self.time_index = TimeIndex(disk, prefix, base_offset, size, TIME_INDEX + suffix)
-        self.transaction_index = TransactionIndex(disk, prefix, TRANSACTION_INDEX + suffix)
+        place = disk, directory, base_offset
+        self.offset_index = OffsetIndex(*place, size, OFFSET_INDEX + suffix)
+        self.time_index = TimeIndex(*place, size, TIME_INDEX + suffix)
+        self._aborts: TransactionIndex | None = None
+        if suffix:
+            self._aborts = TransactionIndex(*place, TRANSACTION_INDEX + suffix)
         self.has_index_names = True
         """True if the directory contains this segment's index files. The names of the index files
         are durable as soon as the name of the log file is durable. Index files of a log's first
@@ -197,6 +202,39 @@ class Segment:
         self._recent_before: dict[int, tuple[int, int]] = _NONE_RECENT
         """File position and size in bytes of the batches appended before those in `_recent`, by
         base offset. The whole dict is replaced once `_recent` is full."""
+
+    def path_of(self, suffix: str) -> str:
+        """Return the path of the segment's file with the given suffix."""
+        return f"{self._directory}/{file_name(self.base_offset, suffix)}"
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        """The transaction index of the segment. The object is created at its first use: most
+        segments have no aborted transactions, and need no object of 120 bytes."""
+        if self._aborts is None:
+            self._aborts = TransactionIndex(self._disk, self._directory, self.base_offset)
+        return self._aborts
+
+    @property
+    def transaction_index_path(self) -> str:
+        """Path of the segment's `.txnindex` file, which may not exist."""
+        return self.path_of(TRANSACTION_INDEX) if self._aborts is None else self._aborts.path
+
+    @property
+    def abort_count(self) -> int:
+        """Number of aborted transactions in the segment's transaction index."""
+        return 0 if self._aborts is None else self._aborts.count
+
+    @property
+    def abort_digest(self) -> AbortDigest:
+        """Number and CRC of the segment's aborted transactions."""
+        return NO_ABORTS if self._aborts is None else self._aborts.digest
+
+    @property
+    def _indexes(self) -> tuple[EntryFile, ...]:
+        """The segment's indexes, without a transaction index that has never been used."""
+        indexes = self.offset_index, self.time_index
+        return indexes if self._aborts is None else (*indexes, self._aborts)
 
     def begin(self, config: LogConfig) -> None:
         """Make the segment empty and active, to receive appends. Existing contents of its files are
@@ -233,7 +271,7 @@ class Segment:
         self.is_sealed = False
         self.offset_index.begin(capacity_bytes=config.segment_index_bytes)
         self.time_index.begin(capacity_bytes=config.segment_index_bytes)
-        if self._disk.exists(self.transaction_index.path):
+        if self._disk.exists(self.transaction_index_path):
             self.transaction_index.begin()
 
     def should_roll(
@@ -382,7 +420,7 @@ class Segment:
         the base offset is that of the first message inside. Also raises NotCachedError if
         `activate` would have to wait.
         """
-        for index in (self.offset_index, self.time_index, self.transaction_index):
+        for index in self._indexes:
             index.check_cached()
         found = self.find(offset)
         if found is None:
@@ -455,8 +493,8 @@ class Segment:
         """
         self.offset_index.truncate_to(end_offset)
         self.time_index.truncate_to(end_offset)
-        if not self.transaction_index.is_sealed:
-            self.transaction_index.truncate_to(end_offset)
+        if self._aborts is not None and not self._aborts.is_sealed:
+            self._aborts.truncate_to(end_offset)
         self.size_bytes = position
         self._behind_found = _NOTHING_FOUND
         self._bytes_since_entry = 0
@@ -468,9 +506,8 @@ class Segment:
 
     def cut_index_files(self) -> None:
         """Truncate the segment's index files to the entries that remain after `cut`."""
-        self.offset_index.cut_file()
-        self.time_index.cut_file()
-        self.transaction_index.cut_file()
+        for index in self._indexes:
+            index.cut_file()
 
     async def load_timestamps(self) -> None:
         """Determine the segment's first and largest timestamp again, because a truncation may have
@@ -544,7 +581,7 @@ class Segment:
         memory."""
         self.offset_index.activate(capacity_bytes=config.segment_index_bytes)
         self.time_index.activate(capacity_bytes=config.segment_index_bytes)
-        if self.transaction_index.count:
+        if self.abort_count:
             self.transaction_index.activate()
         self.is_sealed = False
 
@@ -556,15 +593,13 @@ class Segment:
     async def trim(self) -> None:
         """Make the segment's index files durable with exactly their entries. The caller flushes the
         log file itself."""
-        await self.offset_index.trim()
-        await self.time_index.trim()
-        await self.transaction_index.trim()
+        for index in self._indexes:
+            await index.trim()
 
     def seal(self) -> None:
         """Release the memory of the segment's trimmed indexes. Only reads may follow."""
-        self.offset_index.seal()
-        self.time_index.seal()
-        self.transaction_index.seal()
+        for index in self._indexes:
+            index.seal()
         self._recent.clear()
         self._recent_before.clear()
         self.is_sealed = True
@@ -589,7 +624,7 @@ class Segment:
         file is unlinked first."""
         self.close()
         for suffix in SEGMENT_SUFFIXES:
-            self._disk.unlink_empty(self.path_prefix + suffix)
+            self._disk.unlink_empty(self.path_of(suffix))
 
     async def rename_to_deleted(self) -> list[str]:
         """Close the segment's files and rename them to `.deleted`, the log file first. Returns
@@ -600,7 +635,7 @@ class Segment:
         self.close()
         paths: list[str] = []
         for suffix in SEGMENT_SUFFIXES:
-            path = self.path_prefix + suffix
+            path = self.path_of(suffix)
             if not self._is_removed and self._disk.exists(path):
                 with suppress(FileNotFoundError):
                     await self._disk.rename(path, path + DELETED)
@@ -618,7 +653,7 @@ class Segment:
         """
         self.close()
         for suffix in SEGMENT_SUFFIXES:
-            path = self.path_prefix + suffix
+            path = self.path_of(suffix)
             if not self._is_removed and self._disk.exists(path):
                 with suppress(FileNotFoundError):
                     await self._disk.unlink(path)

@@ -13,6 +13,7 @@ from ottla.model.ids import Offset
 from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.segments.abort_digests import NO_ABORTS, AbortDigest
 from ottla.storage.segments.entry_file import EntryFile
+from ottla.storage.segments.files import TRANSACTION_INDEX
 
 VERSION = 0
 
@@ -40,8 +41,10 @@ class TransactionIndex(EntryFile):
     entry_bytes: ClassVar[int] = _ENTRY.size
     is_rebuilt: ClassVar[bool] = False
 
-    def __init__(self, disk: Disk, prefix: str, ending: str = "") -> None:
-        super().__init__(disk, prefix, ending)
+    def __init__(
+        self, disk: Disk, directory: str, base_offset: int, ending: str = TRANSACTION_INDEX
+    ) -> None:
+        super().__init__(disk, directory, base_offset, ending)
         self._sealed_crc = 0
 
     @property

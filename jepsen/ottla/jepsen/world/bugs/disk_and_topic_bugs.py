@@ -196,7 +196,7 @@ async def _remove_on(self: SegmentRemover) -> None:
             segment = state.passed[0]
             await files.remove(segment)
             await files.producer_files.remove(segment.base_offset)
-            del state.passed[0]
+            state.passed = state.passed[1:]
         state.epochs.truncate_from_start(state.segments[0].base_offset)
     finally:
         state.is_removing = False
