@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
@@ -19,7 +19,8 @@ from ottla.controller.replication import elections
 from ottla.controller.upkeep_driver import Upkeep
 from ottla.jepsen.in_memory_controller import IDENTITY, CountingRng, registration
 from ottla.metadata import fold
-from ottla.metadata.image import EMPTY, MetadataImage
+from ottla.metadata.delta import MetadataDelta
+from ottla.metadata.image import EMPTY, MetadataImage, Provenance
 from ottla.metadata.records import (
     Record,
     broker_change_record,
@@ -39,6 +40,7 @@ from ottla.model.unexpected_errors import UnexpectedErrors
 from ottla.node.address_probe import Probe, probe_nothing
 from ottla.node.quorum.record_batches import batch_of
 from ottla.node.quorum.snapshot_report import SnapshotReport
+from ottla.node.seams import Compute, compute_inline
 from ottla.proto import controller_pb2 as pb
 from ottla.raft.messages import (
     AddVoterRequest,
@@ -73,6 +75,8 @@ from ottla.wire.messages.list_partition_reassignments_request import (
 from ottla.wire.messages.remove_raft_voter_request import RemoveRaftVoterRequest
 from ottla.wire.messages.write_snapshot_request import WriteSnapshotRequest
 from ottla.wire.records import scan
+
+T = TypeVar("T")
 
 EPOCH = Epoch(1)
 START = Offset(0)
@@ -256,14 +260,13 @@ async def playing(
     first_records: Sequence[Record] = (),
     probe: Probe = probe_nothing,
     is_early: bool = True,
+    compute: Compute = compute_inline,
 ) -> AsyncIterator[ControllerBench]:
     """A controller that is active, in a cluster without brokers."""
     errors = UnexpectedErrors()
     config = ControllerConfig(quorum=QuorumConfig(idle_interval_ms_max=idle_interval_ms))
     quorum, clock = PlayedQuorum(), VirtualClock()
-    controller = Controller(
-        quorum, config, IDENTITY, clock, CountingRng(), first_records=first_records
-    )
+    controller = Controller(quorum, config, IDENTITY, clock, CountingRng(), compute, first_records)
     keeper = AttendanceKeeper(controller, probe, clock=clock, errors=errors, is_early=is_early)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Upkeep(controller, config, errors).run)
@@ -323,6 +326,42 @@ async def test_an_answer_tells_where_its_records_end(autojump_clock: MockClock) 
 
         assert changed == played.quorum.end_offset - 1
         assert again == NO_RECORDS
+
+
+async def test_decisions_go_on_with_the_image_of_committed_records_once_it_has_them_all(
+    autojump_clock: MockClock,
+) -> None:
+    """HeldOnce: a controller holds the state of a partition twice only until it is committed."""
+    published: list[MetadataImage] = []
+
+    async def publish_and_compute(function: Callable[[], T]) -> T:
+        for image in published:
+            await played.controller.publish(MetadataDelta(image), image)
+        return function()
+
+    async with playing(compute=publish_and_compute) as played:
+        controller = played.controller
+        await played.register(1)
+
+        def committed(offset: int) -> MetadataImage:
+            return replace(controller.image, provenance=Provenance(Offset(offset), EPOCH, 0))
+
+        older, image = (committed(controller.last_appended - lag) for lag in (1, 0))
+        await controller.publish(MetadataDelta(older), older)
+        assert controller.image is not older
+        await controller.publish(MetadataDelta(image), image)
+        assert controller.image is image
+
+        again = committed(controller.last_appended)
+        published.append(again)
+        await controller.decide(nothing_decided, is_long=True)
+        assert controller.image is image  # the decision was made on it
+        await controller.publish(MetadataDelta(again), again)
+        assert controller.image is again
+
+
+def nothing_decided(image: MetadataImage, next_offset: Offset) -> Decision[None]:
+    return decided(image, (), None)
 
 
 async def test_a_silent_broker_is_fenced_when_its_session_ends(autojump_clock: MockClock) -> None:

@@ -34,6 +34,7 @@ from ottla.controller.settings_in_force import topic_default
 from ottla.controller.snapshot_requests import snapshot_response
 from ottla.metadata import fold
 from ottla.metadata.audit_log import AuditLog
+from ottla.metadata.delta import MetadataDelta
 from ottla.metadata.features import bootstrap_records
 from ottla.metadata.image import EMPTY, ControllerRegistration, MetadataImage
 from ottla.metadata.record_levels import check_writable
@@ -529,6 +530,24 @@ class Controller:
         self.image = step.after
         self.last_appended = last_offset
         self.counts.note_elections(step.before, step.records)
+
+    # --- the image of committed records -----------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Name of this metadata publisher (a component that receives each new metadata image)."""
+        return "controller"
+
+    async def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Receive the image of committed records. Once it contains all appended records, it
+        replaces the equal speculative image, so that this process holds each partition once.
+
+        While a decision is being made or appended, its image must not be replaced. The commit of
+        its records is published later.
+        """
+        is_whole = image.provenance.offset == self.last_appended
+        if self.epoch is not None and is_whole and not self._deciding.locked():
+            self.image = image
 
     # --- leadership --------------------------------------------------------------------------
 

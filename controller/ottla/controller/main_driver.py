@@ -194,6 +194,7 @@ async def open_controller(
         )
         nursery.start_soon(attendances.run)
         registrar = _registrar(config, controller, member, rpc, rng)
+        member.add_publisher(controller)
         member.add_publisher(registrar)
         nursery.start_soon(keep_running, registrar.name, registrar.run, errors)
         async with open_listeners(
