@@ -43,6 +43,10 @@ _NO_ERROR: Final = ErrorCode.NONE
 
 NO_REPLICAS: Final[frozenset[NodeId]] = frozenset()
 
+_NO_FOLLOWERS: Final[dict[NodeId, FollowerProgress]] = {}
+"""Dict that partitions without followers share. It always stays empty: a partition's dict is
+replaced, never changed."""
+
 SHARED_SETS_MAX: Final = 10_000
 """Maximum number of distinct in-sync replica sets that partitions share. With a smaller value, more
 partitions of a large cluster have a separate set of at least 216 bytes."""
@@ -133,7 +137,7 @@ class Partition:
         self.unclean_leader_epoch = FIRST_EPOCH
         self.min_isr_count = 1
         self.is_flush_awaited = False
-        self.followers: dict[NodeId, FollowerProgress] = {}
+        self.followers = _NO_FOLLOWERS
         self._leaving: frozenset[NodeId] = NO_REPLICAS
         """Ids of replicas that the controller's responses have removed from the ISR, but the
         metadata has not yet removed."""
@@ -363,7 +367,7 @@ class Partition:
         self.storage_failure = reason
         self.is_leader = False
         self.pending_change = None
-        self.followers.clear()
+        self.followers = _NO_FOLLOWERS
         self._wake()
 
     def detach_log(self) -> Log:
@@ -372,7 +376,7 @@ class Partition:
         log, self.log = self.log, None
         assert log is not None
         self.is_leader = False
-        self.followers.clear()
+        self.followers = _NO_FOLLOWERS
         self._wake()
         return log
 
@@ -401,7 +405,7 @@ class Partition:
         self._apply_config(config)
         if self.leader_id != self.local_id or self.log is None:
             self.is_leader = False
-            self.followers.clear()
+            self.followers = _NO_FOLLOWERS
         elif is_new_epoch or not self.is_leader:
             self._begin_leading(now_ms)
         else:
@@ -474,15 +478,16 @@ class Partition:
         self.leader_epoch_start_offset = self.log.end_offset
         self.log.assign_epoch(self.leader_epoch, self.leader_epoch_start_offset)
         # A follower may have truncated records since it reported them in an earlier epoch.
-        self.followers.clear()
+        self.followers = _NO_FOLLOWERS
         self._note_replicas(now_ms)
         self.advance_high_watermark(now_ms)
 
     def _note_replicas(self, now_ms: int) -> None:
         others = [replica for replica in self.replicas if replica != self.local_id]
-        self.followers = {
-            replica: self.followers.get(replica) or FollowerProgress(now_ms) for replica in others
-        }
+        before = self.followers
+        self.followers = _NO_FOLLOWERS
+        if others:
+            self.followers = {each: before.get(each) or FollowerProgress(now_ms) for each in others}
         self._note_maximal_isr()
 
     # ---- high watermark and in-sync replicas ----

@@ -107,6 +107,9 @@ class ReplicaManager:
         self._on_placed = on_placed
         self._traffic = BrokerTraffic() if traffic is None else traffic
         self._errors = errors or UnexpectedErrors()
+        self._eligibility = self._is_eligible
+        """The one method object that all partitions get. Otherwise each would get one of 64 bytes
+        of its own."""
         self._has_published = False
         self._without_log: dict[TopicIdPartition, Partition] = {}
         self._detached: set[Partition] = set()
@@ -223,7 +226,7 @@ class ReplicaManager:
                 topic.id,
                 found.partition,
                 local_id=self._local_id,
-                is_eligible=self._is_eligible,
+                is_eligible=self._eligibility,
                 port=self._port,
                 lag_ms_max=self._config.replica_lag_time_ms_max,
                 traffic=self._traffic.of(topic.name),
