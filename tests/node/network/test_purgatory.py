@@ -360,6 +360,34 @@ def test_what_an_event_wakes_may_wake_more_at_once() -> None:
     assert second.try_count == 1
 
 
+class Session:
+    """A listener that wakes its own key, as a fetch session does."""
+
+    def __init__(self, purgatory: Purgatory) -> None:
+        self.purgatory = purgatory
+        self.noted: list[object] = []
+
+    def on_wake(self, key: object) -> None:
+        self.noted.append(key)
+        self.purgatory.wake(self)
+
+
+def test_a_request_behind_a_listener_sees_all_changes_of_an_event_at_once() -> None:
+    purgatory = Purgatory()
+    session = Session(purgatory)
+    for key in range(100):
+        purgatory.listen(key, session)
+    noted_counts: list[int] = []
+    entry = Entry(lambda: noted_counts.append(len(session.noted)))
+    purgatory.watch([session], entry, 100)
+    with purgatory.one_event:
+        for key in range(100):
+            purgatory.wake(key)
+    assert noted_counts == [100]
+    purgatory.wake(7)
+    assert noted_counts == [100, 101]
+
+
 class Deaf:
     """A listener that does nothing."""
 

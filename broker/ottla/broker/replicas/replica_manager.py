@@ -140,8 +140,11 @@ class ReplicaManager:
         )
         self.table.image = image
         reset = self._forget_settings(delta)
-        for partition in removed:
-            self._remove(partition)
+        # One event for all partitions: the fetch of a follower or consumer that waits for many of
+        # them would otherwise read all removed ones again at each removal.
+        with self._purgatory.one_event:
+            for partition in removed:
+                self._remove(partition)
         for topic in delta.deleted_topics:
             self._settings.pop(topic.name, None)
         # Before other tasks get a turn: a lookup of a recreated topic must not find the old log.

@@ -98,7 +98,8 @@ class WakeUpBatch:
     """Context manager in whose block several wake-ups of a purgatory's keys count as one event:
     each key is woken once, at the end of the block.
 
-    A request that waits for several of these keys then sees all changes of the block.
+    A request that waits for several of these keys then sees all changes of the block. So does a
+    fetch session, which listens to the keys of its partitions: its fetch is tried once.
     """
 
     __slots__ = ("_purgatory",)
@@ -113,9 +114,7 @@ class WakeUpBatch:
         purgatory = self._purgatory
         purgatory._event_depth -= 1
         if purgatory._held_back and not purgatory._event_depth:
-            keys, purgatory._held_back = purgatory._held_back, {}
-            for key in keys:
-                purgatory.wake(key)
+            purgatory._wake_held_back()
 
 
 class Purgatory:
@@ -213,14 +212,34 @@ class Purgatory:
             self._held_back[key] = None
             return 0
         if listeners is not None:
-            for listener in tuple(listeners):
-                try:
-                    listener.on_wake(key)
-                except Exception as fault:
-                    self.errors.note("listener", key, fault)
+            self._call_listeners(key, listeners)
             entries = self._watchers.get(key)
-        if entries is None:
-            return 0
+        return 0 if entries is None else self._wake_entries(key, entries)
+
+    def _wake_held_back(self) -> None:
+        """Wake the keys of a block of `one_event`. Keys that their listeners wake are woken
+        afterwards, each once."""
+        while self._held_back:
+            keys, self._held_back = self._held_back, {}
+            self._event_depth += 1
+            for key in keys:
+                listeners = self._listeners.get(key)
+                if listeners is not None:
+                    self._call_listeners(key, listeners)
+            self._event_depth -= 1
+            for key in keys:
+                entries = self._watchers.get(key)
+                if entries is not None:
+                    self._wake_entries(key, entries)
+
+    def _call_listeners(self, key: Hashable, listeners: dict[WakeListener, None]) -> None:
+        for listener in tuple(listeners):
+            try:
+                listener.on_wake(key)
+            except Exception as fault:
+                self.errors.note("listener", key, fault)
+
+    def _wake_entries(self, key: Hashable, entries: dict[WaitingEntry, None]) -> int:
         woken = tuple(entries)
         if len(woken) > ENTRIES_NOT_COUNTED:
             count = _count_of_turn(woken)
