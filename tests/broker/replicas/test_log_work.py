@@ -6,7 +6,13 @@ from contextlib import asynccontextmanager
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from ottla.broker.replicas.log_work_driver import LATER_AT_ONCE, LATER_S, LogWork
+from ottla.broker.replicas.log_work_driver import (
+    LATER_AT_ONCE,
+    LATER_PER_PARTITION_S,
+    LATER_S,
+    LATER_S_MAX,
+    LogWork,
+)
 from ottla.model.ids import TopicPartition
 
 
@@ -40,6 +46,19 @@ async def test_a_deferred_step_runs_a_little_later(autojump_clock: MockClock) ->
         assert work.has_steps(at(0))
         await work.wait_done()
         assert done == ["now", "later"]
+
+
+async def test_many_deferred_steps_run_later_than_few(autojump_clock: MockClock) -> None:
+    async with running() as work:
+        done: list[str] = []
+        for index in range(500):
+            work.add_later(at(index), noting(done, "later"))
+        began = trio.current_time()
+        await trio.sleep(LATER_S + 400 * LATER_PER_PARTITION_S)
+        assert not done
+        await work.wait_done()
+        assert len(done) == 500
+        assert trio.current_time() - began <= LATER_S_MAX
 
 
 async def test_waiting_for_a_partition_runs_its_deferred_step_at_once(
@@ -89,7 +108,7 @@ async def test_the_number_of_deferred_steps_that_run_at_once_is_bounded(
 
         for index in range(2 * LATER_AT_ONCE):
             work.add_later(at(index), waiting(index))
-        await trio.sleep(2 * LATER_S)
+        await trio.sleep(LATER_S_MAX)
         assert begun == list(range(LATER_AT_ONCE))
         work.add(at(1_000), noting(deleted, "another"))
         await wait_all_tasks_blocked()

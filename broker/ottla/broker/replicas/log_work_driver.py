@@ -33,6 +33,14 @@ LATER_S = 0.01
 the steps delay the response to the client that creates the topics. With a longer time, more logs
 are still missing when a client first uses the topic."""
 
+LATER_PER_PARTITION_S = 0.000_1
+"""Seconds by which each delayed step delays all of them further, up to LATER_S_MAX. The steps of
+1,000 partitions take some hundred milliseconds on each broker. On a machine with few cores they
+would delay the broker that has yet to answer the client."""
+
+LATER_S_MAX = 0.1
+"""Maximum delay in seconds of steps of disk work without a waiting caller."""
+
 LATER_AT_ONCE = 64
 """Maximum number of partitions without a waiting caller whose disk work runs at the same time. The
 number corresponds to two batches of the worker threads that create directories. With a smaller
@@ -148,7 +156,8 @@ class LogWork:
         while True:
             await self._is_late_due.wait()
             self._is_late_due = trio.Event()
-            await trio.sleep(LATER_S)
+            delay_s = LATER_S + LATER_PER_PARTITION_S * len(self._later)
+            await trio.sleep(min(delay_s, LATER_S_MAX))
             while self._later:
                 await self._late_slots.acquire()
                 if not self._later:  # A waiter has arrived and started them.
