@@ -175,7 +175,6 @@ class EntryFile:
         """Append one index entry in memory; `write` adds it to the file."""
         memory = self._memory
         assert memory is not None
-        assert len(entry) == self.entry_bytes
         if self.count:
             memory += entry
         else:
