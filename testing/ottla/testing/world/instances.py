@@ -12,6 +12,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import trio
 
+from ottla.jepsen.world.whole.loop import INSTANTS_PER_S
 from ottla.jepsen.world.whole.machine import Machine, SharedWorld
 from ottla.testing.world.errors import ProgramExitError
 from ottla.testing.world.life import LIFE, InstanceLife
@@ -83,6 +84,8 @@ class Instance:
         """Names of the modules that are copied for each life (run of the program)."""
         self._planned_start_count = 0
         """Number of starts that are planned for a later moment."""
+        self._is_kill_due = False
+        """True from a call of `kill` until the program is killed."""
         self._scope = trio.CancelScope()
         self._stopping = trio.Event()
         self._machine = Machine(host.shared, name, self._run)
@@ -115,6 +118,7 @@ class Instance:
 
     def kill(self) -> None:
         """Kill the program, as by SIGKILL, before any of its tasks takes another step."""
+        self._is_kill_due = True
         self._host.shared.loop.between_steps(self._end)
 
     def pause(self, seconds: float) -> None:
@@ -175,6 +179,11 @@ class Instance:
         self._later(seconds, self._start_as_planned)
 
     def _start_as_planned(self) -> None:
+        if self._is_kill_due:
+            # The kill was requested in the same instant, and this start before the end of its step.
+            # The program still runs, and a start now would do nothing.
+            self._later(1 / INSTANTS_PER_S, self._start_as_planned)
+            return
         self._planned_start_count -= 1
         self._start()
 
@@ -187,6 +196,7 @@ class Instance:
         self._host.shared.network.call_at(trio.current_time() + seconds, action)
 
     def _end(self) -> None:
+        self._is_kill_due = False
         machine = self._machine
         if not machine.is_running:
             return

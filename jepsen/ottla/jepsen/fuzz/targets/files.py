@@ -69,7 +69,7 @@ def _producers(data: bytes) -> None:
     found = decode_snapshot(fixed, Offset(100))
     again = decode_snapshot(encode_snapshot(found), Offset(100))
     assert again.producers.keys() == found.producers.keys()
-    assert again.first_unstable_offset == found.first_unstable_offset
+    assert again.first_unstable_offset() == found.first_unstable_offset()
 
 
 def _batches(data: bytes) -> None:
