@@ -31,7 +31,8 @@ class CopiedTopic:
         self.bucket = bucket
         self.store = StoreSettings(uri=f"file://{bucket}")
         self.name = cluster.new_topic(2, configs=SMALL_SEGMENTS)
-        values = [b"%06d" % at + bytes(at * 7 % 300) for at in range(300)]
+        # Enough for more than five closed segments, however many records each batch has.
+        values = [b"%06d" % at + bytes(at * 7 % 300) for at in range(600)]
         cluster.produce(self.name, values, linger_ms=0, batch_bytes=1_000)
         steps = [
             ([b"t%d-%d" % (number, at) for at in range(7)], number % 3 != 1) for number in range(12)
