@@ -337,7 +337,8 @@ class OwnAnswer:
 
     def __init__(self, partitions: list[tuple[str, int]]) -> None:
         self._partitions = partitions
-        self._is_known = trio.Event()
+        self._is_known: trio.Event | None = None
+        """Event that `wait` waits for, created at its first use. Most answers need none."""
         self.outcome: Outcome | None = None
         """Error code for each partition, or None if it is not known yet."""
 
@@ -346,11 +347,14 @@ class OwnAnswer:
         if isinstance(answer, ErrorCode):
             answer = dict.fromkeys(self._partitions, answer)
         self.outcome = answer
-        self._is_known.set()
+        if self._is_known is not None:
+            self._is_known.set()
 
     async def wait(self) -> Outcome:
         """Wait for the answer, and return the error code for each partition."""
-        await self._is_known.wait()
+        if self.outcome is None:
+            self._is_known = trio.Event()
+            await self._is_known.wait()
         assert self.outcome is not None
         return self.outcome
 
