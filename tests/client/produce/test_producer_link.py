@@ -7,6 +7,8 @@ from uuid import UUID
 import pytest
 import trio
 import trio.testing
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ottla.client.network.background import open_background
 from ottla.client.network.broker_link import GRACE_S
@@ -72,9 +74,10 @@ class Broker:
 class Records:
     """A producer's buffer, its link, and the notifications of the link."""
 
-    def __init__(self, in_flight_count_max: int = 5) -> None:
+    def __init__(self, in_flight_count_max: int = 5, *, linger_ms: int = 0) -> None:
         config = ProducerConfig(
-            linger_ms=0,
+            linger_ms=linger_ms,
+            batch_bytes=90,  # one record
             request_timeout_ms=round(TIMEOUT_S * 1_000),
             in_flight_count_max=in_flight_count_max,
         )
@@ -156,6 +159,61 @@ async def test_requests_to_a_slow_reader_are_sent_one_after_the_other(
     assert broker.partitions == list(range(20))
     assert len(records.delivered) == 20
     assert records.gathered.buffered_bytes == 0
+
+
+LINGER_MS = 1_000
+
+
+async def test_a_batch_waits_no_longer_than_linger_behind_a_sent_one(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The sending task sleeps when the earlier batch is sent by the task that takes the answers."""
+    records = Records(in_flight_count_max=1, linger_ms=LINGER_MS)
+    broker: Any = Broker(answered_count=9)
+
+    with trio.move_on_after(1_000):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(records.link._serve, broker)
+            records.send(0)
+            await trio.sleep(0.2)
+            records.send(1)  # ready at 1.2 s, when a request is in flight until 1.5 s
+            await trio.sleep(1.1)
+            records.send(1)  # ready at 2.3 s, when no request is in flight since 2.0 s
+
+    assert broker.sent_s == [1.0, 1.5, 2.3]
+    assert broker.partitions == [0, 1, 1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=25),
+    in_flight_count_max=st.integers(1, 3),
+    linger_ms=st.sampled_from([0, 300, LINGER_MS]),
+    send_s=st.sampled_from([0.0, 0.4, 1.3]),
+)
+def test_every_record_is_sent_within_linger_and_the_answers_before_it(
+    steps: list[tuple[int, int]], in_flight_count_max: int, linger_ms: int, send_s: float
+) -> None:
+    """No batch depends on a later event: not on another record, nor on the delivery timeout."""
+    records = Records(in_flight_count_max, linger_ms=linger_ms)
+    broker: Any = Broker(answered_count=1_000, send_s=send_s)
+    last_s = 0.0
+
+    async def run() -> None:
+        nonlocal last_s
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(records.link._serve, broker)
+            for partition, pause in steps:
+                records.send(partition)
+                await trio.sleep(pause * ANSWER_S / 3)
+            last_s = trio.current_time()
+            # A batch may wait for its linger time, and each for all others.
+            await trio.sleep(linger_ms / 1_000 + len(steps) * (send_s + ANSWER_S) + ANSWER_S)
+            nursery.cancel_scope.cancel()
+
+    trio.run(run, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert records.gathered.buffered_bytes == 0
+    assert len(records.delivered) <= len(steps)
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,12 @@ class ProducerLink(BrokerLink):
         self._in_flight: deque[ProduceExchange] = deque()
         self._arrivals = WakeUp()
         self._is_sending = False
+        self._next_look_ms: int | None = None
+        """Time, in ms on the event loop's clock, at which a batch that is not ready yet becomes
+        ready or expires. None if there is no such batch."""
+        self._sleeps_until_ms: int | None = None
+        """Time, in ms, until which the sending task sleeps at most. None if it sleeps until it is
+        woken."""
 
     def _has_work(self) -> bool:
         return bool(self._partitions())
@@ -117,21 +123,25 @@ class ProducerLink(BrokerLink):
 
     async def _send(self, pipeline: Pipeline) -> None:
         while True:
-            now = now_ms()
-            await self._send_ready(pipeline, now)
-            await self.wake_up.wait(self._gathered.next_look_ms(now))
+            await self._send_ready(pipeline)
+            # If another task is sending, it wakes this one for a batch that is not ready yet.
+            self._sleeps_until_ms = None if self._is_sending else self._next_look_ms
+            await self.wake_up.wait(self._sleeps_until_ms)
 
-    async def _send_ready(self, pipeline: Pipeline, now: int) -> None:
-        """Send the batches that are ready, as many as may be in flight. If another task is already
-        sending, only wake the sending task, which looks again."""
+    async def _send_ready(self, pipeline: Pipeline) -> None:
+        """Send the batches that are ready, as many as may be in flight. Does nothing if another
+        task is already sending: that task looks for ready batches again after each request."""
         if self._is_sending:
-            self.wake_up.set()
             return
         self._is_sending = True
         try:
-            while len(self._in_flight) < self._config.in_flight_count_max:
-                batches = self._gathered.drain(self._partitions(), now)
+            while True:
+                now = now_ms()
+                batches: list[ProducerBatch] = []
+                if len(self._in_flight) < self._config.in_flight_count_max:
+                    batches = self._gathered.drain(self._partitions(), now)
                 if not batches:
+                    self._next_look_ms = self._gathered.next_look_ms(now)
                     return
                 await self._send_one(pipeline, batches)
         finally:
@@ -202,7 +212,11 @@ class ProducerLink(BrokerLink):
             self._in_flight.popleft()
             self._take(exchange, answer)
             # Not by the sending task: waking it for each answer would cost as much as the answer.
-            await self._send_ready(pipeline, now_ms())
+            await self._send_ready(pipeline)
+            next_look_ms, until_ms = self._next_look_ms, self._sleeps_until_ms
+            if next_look_ms is not None and (until_ms is None or next_look_ms < until_ms):
+                # The sending task fell asleep before the batch was the next one of its partition.
+                self.wake_up.set()
 
     def _take(self, exchange: ProduceExchange, answer: ProduceResponse) -> None:
         if answer.throttle_time_ms:
