@@ -26,7 +26,7 @@ from ottla.node.network.guard import GuardState
 from ottla.node.network.memory.buffers import InputWindow, OutputBuffer
 from ottla.node.network.memory.request_memory import MemoryShare, RequestMemory
 from ottla.node.network.request_traces import RequestTrace
-from ottla.node.network.response_queue import ResponseQueue, ResponseSlot
+from ottla.node.network.response_queue import Charge, ResponseQueue, ResponseSlot
 from ottla.node.network.server.closed_hosts import CLOSED_HOST
 from ottla.node.network.steps import Answer, ThreadWork
 from ottla.wire.apis import OFFSET_COMMIT, PRODUCE, PUSH_TELEMETRY
@@ -109,6 +109,8 @@ class Connection:
         "_share",
         "_stalled_ns",
         "_traced",
+        "_write_backlog_bytes_max",
+        "charge",
         "frame_bytes",
         "has_lent_buffer",
         "has_more_to_take_up",
@@ -139,10 +141,14 @@ class Connection:
         self._limits = limits
         self._frame_bytes_max = limits.frame_bytes_max
         self._requests_in_flight_max = limits.requests_in_flight_max
+        self._write_backlog_bytes_max = limits.write_backlog_bytes_max
         self._responses = ResponseQueue()
         self._headers = HeaderDecoder()
         self._held = InputWindow()
         self.output = OutputBuffer()
+        self.charge: Charge | None = None
+        """Quota charge of the request whose response was last added to the output; None without a
+        charge. The time for writing is charged to the client of that request."""
         self.last_active_ms = now_ms
         self.request_count = 0
         self.is_closed = False
@@ -308,7 +314,6 @@ class Connection:
             if self._held_answer_bytes:
                 self._settle_answers(has_read=True)
         else:
-            self._responses.one_piece_bytes = 0
             if self._stalled_ns:
                 self._note_sent()
                 # Only a full socket leaves responses in memory.
@@ -318,7 +323,7 @@ class Connection:
             if self._traced:
                 self._finish_traces()
         if self._held.end:
-            bound = self._limits.write_backlog_bytes_max
+            bound = self._write_backlog_bytes_max
             if left < bound and (has_read_answers or left_before >= bound):
                 self._host.on_work(self)
 
@@ -335,7 +340,7 @@ class Connection:
 
         Responses with file slices are not counted, since their records are in files.
         """
-        held_bytes = min(self._responses.one_piece_bytes, self.output.byte_count)
+        held_bytes = min(self.output.one_piece_bytes, self.output.byte_count)
         if held_bytes != self._held_answer_bytes or has_read:
             self._held_answer_bytes = held_bytes
             self.memory.answers.settle(self, held_bytes, has_read=has_read)
@@ -370,7 +375,6 @@ class Connection:
         self._awaited = None
         self._traced.clear()
         self.output.clear()
-        self._responses.one_piece_bytes = 0
         self._settle_answers()
         self.memory.forget(self._share)
         self._held.clear()
@@ -392,20 +396,18 @@ class Connection:
         responses = self._responses
         # Responses behind a request that is not answered yet stay where they are.
         is_next = responses.slots[0] is slot
-        times = slot.times
-        if times is not None:
+        charge = slot.charge
+        if slot.handled_ns or charge is not None or not is_next:
             now_ns = self._clock.now_ns()
-            if slot.handled_ns:
-                times.note_waited(slot.queued_ns, slot.started_ns, slot.handled_ns, now_ns)
-            else:
-                times.note_prompt(slot.queued_ns, now_ns - slot.started_ns)
+            if slot.handled_ns and slot.times is not None:
+                slot.times.note_waited(slot.queued_ns, slot.started_ns, slot.handled_ns, now_ns)
             if not is_next:
                 slot.answered_ns = now_ns
-            if slot.error_code:
-                self._dispatcher.times.note_refusal(slot.header.api_key, slot.error_code)
-            if (charge := slot.charge) is not None:
+            if charge is not None:
                 charge.complete(slot, now_ns)
-                self.output.charge = charge
+                self.charge = charge
+        if slot.error_code:
+            self._dispatcher.times.note_refusal(slot.header.api_key, slot.error_code)
         if self._awaited is slot:
             self._awaited = None
         if slot.closes_connection:
@@ -414,7 +416,7 @@ class Connection:
         # Unsent output is sent soon, and wakes this connection.
         is_host_due = self._is_serving or (output.byte_count > 0 and not self._held.end)
         if is_next:
-            output.byte_count += responses.take_ready(output.chunks)
+            responses.take_ready(output)
         if self._stalled_ns:
             self._settle_answers()
         if responses.late:
@@ -475,20 +477,21 @@ class Connection:
     # Frames.
 
     def _may_take_up(self) -> bool:
+        """Return whether the next request may be served now. With earlier output unsent, the output
+        must be below its limit, and response memory must be left."""
+        unsent_bytes = self.output.byte_count
         return (
             self._awaited is None
             and len(self._responses.slots) < self._requests_in_flight_max
-            and (not self.output.byte_count or self._may_send_more())
+            and (
+                not unsent_bytes
+                or (
+                    unsent_bytes < self._write_backlog_bytes_max
+                    and not self.memory.answers.is_used_up
+                )
+            )
             and self._muted_until_ms is None
             and not self._is_ending
-        )
-
-    def _may_send_more(self) -> bool:
-        """Return whether another request may be served although earlier output is unsent: the
-        output is below its limit, and response memory is left."""
-        return (
-            self.output.byte_count < self._limits.write_backlog_bytes_max
-            and not self.memory.answers.is_used_up
         )
 
     @property
@@ -501,8 +504,7 @@ class Connection:
     def _serve_frames(self, data: memoryview, end: int, now_ms: int) -> int:
         """Serve the complete frames in the first `end` bytes of `data` that may be started now.
         Returns their total size in bytes."""
-        at = 0
-        now_ns = self._clock.now_ns
+        at = started_ns = 0
         limits = self._limits
         frames_left = limits.frames_per_turn_max
         turn_ends_ns = self._clock.turn_ns + limits.turn_ns_max
@@ -522,15 +524,16 @@ class Connection:
                 frame_end = body_at + length
                 if frame_end > end:
                     break
-                started_ns = now_ns()
                 # The first is served however late it is in the iteration; otherwise it might never
                 # be.
-                if at and (not frames_left or started_ns >= turn_ends_ns):
+                if not at:
+                    started_ns = self._clock.now_ns()
+                elif not frames_left or started_ns >= turn_ends_ns:
                     self.has_more_to_take_up = True
                     break
                 frames_left -= 1
                 at = frame_end
-                self._serve(data[body_at:frame_end], started_ns, now_ms)
+                started_ns = self._serve(data[body_at:frame_end], started_ns, now_ms)
         finally:
             self._is_serving = False
         return at
@@ -546,32 +549,46 @@ class Connection:
             self._settle()
         self._make_room()
 
-    def _serve(self, frame: memoryview, started_ns: int, now_ms: int) -> None:
+    def _serve(self, frame: memoryview, started_ns: int, now_ms: int) -> int:
+        """Serve the request in a frame, from the time `started_ns` on. Returns the time at which
+        its handler returned, when the next request may be started, in nanoseconds."""
         if self._guard is not None and self._is_guarded(self._guard, frame, now_ms):
-            return
+            return self._clock.now_ns()
         headers = self._headers
         header = headers.decode(frame)
         slot = ResponseSlot(self, header, headers.correlation_id, started_ns)
         self._responses.slots.append(slot)
         self.request_count += 1
         result = self._dispatcher.dispatch(RequestContext(header, self.peer, slot, now_ms), frame)
-        if result is None:
-            if not slot.is_done:
-                slot.handled_ns = self._clock.now_ns()
-                if header.api_key not in OVERTAKEN:
-                    self._awaited = slot
-        elif isinstance(result, Message):
+        if result is not None and isinstance(result, Message):
             slot.complete_as(result, header.api_version)
+            result = None
+        ended_ns = self._clock.now_ns()
+        if slot.is_done:
+            if slot.times is not None:
+                slot.times.note_prompt(started_ns - self._clock.turn_ns, ended_ns - started_ns)
         else:
-            slot.handled_ns = self._clock.now_ns()
-            assert self._awaited is None
-            self._awaited = slot
-            self._coroutine_count += 1
-            # Only a Produce keeps views into its frame (its records).  Everything else was copied,
-            # or is about to be.
-            if header.api_key == PRODUCE or isinstance(result, ThreadWork):
-                self._transfer_buffer()
-            self._host.run(self, slot, result)
+            self._await(slot, result, ended_ns)
+        return ended_ns
+
+    def _await(self, slot: ResponseSlot, pending: Pending | None, handled_ns: int) -> None:
+        """Leave a request waiting whose handler returned at `handled_ns` without a response, and
+        start the handler's pending work."""
+        slot.queued_ns = slot.started_ns - self._clock.turn_ns
+        slot.handled_ns = handled_ns or 1
+        api_key = slot.header.api_key
+        if pending is None:
+            if api_key not in OVERTAKEN:
+                self._awaited = slot
+            return
+        assert self._awaited is None
+        self._awaited = slot
+        self._coroutine_count += 1
+        # Only a Produce keeps views into its frame (its records).  Everything else was copied, or
+        # is about to be.
+        if api_key == PRODUCE or isinstance(pending, ThreadWork):
+            self._transfer_buffer()
+        self._host.run(self, slot, pending)
 
     def _is_guarded(self, guard: GuardState, frame: memoryview, now_ms: int) -> bool:
         """Pass a frame to the connection's guard, which receives frames until the client has logged

@@ -432,7 +432,6 @@ class Dispatcher:
         route, times = found
         slot = context.slot
         slot.times = times
-        slot.queued_ns = slot.started_ns - self.clock.turn_ns
         if self.traces is not None:
             slot.trace = self.traces.begin(
                 header,

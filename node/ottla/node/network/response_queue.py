@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ottla.model.compiled import mypyc_attr
+from ottla.node.network.memory.buffers import OutputBuffer
 from ottla.node.network.request_times import Times
 from ottla.node.network.request_traces import RequestTrace
 from ottla.node.network.steps import Answer
@@ -141,7 +142,8 @@ class ResponseSlot:
         """Error code of the response as a whole, or 0 for no error."""
         self.started_ns = started_ns
         self.queued_ns = 0
-        """Time in nanoseconds from the start of the event-loop iteration to `started_ns`."""
+        """Time in nanoseconds from the start of the event-loop iteration to `started_ns`; 0 until
+        the handler leaves the request waiting."""
         self.handled_ns = 0
         """Time in nanoseconds at which the handler returned and left the request waiting; 0 until
         then."""
@@ -290,16 +292,13 @@ class ResponseQueue:
     """Response slots of one connection in request order. Responses that may be sent are moved to
     the output."""
 
-    __slots__ = ("is_closing", "last_times", "late", "one_piece_bytes", "slots")
+    __slots__ = ("is_closing", "last_times", "late", "slots")
 
     def __init__(self) -> None:
         self.slots: deque[ResponseSlot] = deque()
         """Slots of the connection's requests whose responses are not in the output yet, the oldest
         first."""
         self.is_closing = False
-        self.one_piece_bytes = 0
-        """Total bytes of those responses in the output that contain no records; reset when the
-        output is empty."""
         self.last_times: Times | None = None
         """Counters for the times of the last response that was moved to the output; None before the
         first response."""
@@ -315,36 +314,34 @@ class ResponseQueue:
         """Return whether a request's response is not in the output yet."""
         return slot in self.slots
 
-    def take_ready(self, output: "deque[Chunk]") -> int:
+    def take_ready(self, output: OutputBuffer) -> None:
         """Move the chunks of every completed response that is next in request order to `output`.
-        Returns the number of bytes.
 
         Moves nothing more after a response that closes the connection.
         """
         slots = self.slots
-        byte_count = 0
         if self.is_closing:
-            return 0
-        while slots and slots[0].is_done:
-            slot = slots.popleft()
+            return
+        while slots and (slot := slots[0]).is_done:
+            slots.popleft()
             self.last_times = slot.times
             if slot.answered_ns:
                 self.late.append(slot)
             chunks = slot.chunks
             if len(chunks) == 1:
                 chunk = chunks[0]
-                output.append(chunk)
+                output.chunks.append(chunk)
                 size = len(chunk)
-                self.one_piece_bytes += size
-                byte_count += size
-            else:
-                output.extend(chunks)
+                output.one_piece_bytes += size
+                output.byte_count += size
+            elif chunks:
+                output.has_slices = True
+                output.chunks.extend(chunks)
                 for chunk in chunks:
-                    byte_count += len(chunk)
+                    output.byte_count += len(chunk)
             if slot.closes_connection:
                 self.is_closing = True
                 break
-        return byte_count
 
     def take_open(self) -> "deque[ResponseSlot]":
         """Remove and return every slot whose response is not in the output yet, after the

@@ -163,7 +163,7 @@ def test_bytes_and_slices_are_copied_into_one_room_from_where_the_first_was_sent
     for size in (1, 5, 7, 29, 100):
         output, found = OutputBuffer(), b""
         output.chunks.extend([b"abcdef", FileSlice(file, 10, 20), b"xyz"])
-        output.byte_count = len(whole)
+        output.byte_count, output.has_slices = len(whole), True
         assert output.only_bytes() is None
         while output.byte_count:
             room = memoryview(bytearray(size))
@@ -184,6 +184,14 @@ def test_a_slice_that_is_not_there_yet_ends_the_copy(tmp_path: Path) -> None:
     assert output.copy_into(room, lambda piece, sent_before, part: 7) == 10
     output.clear()
     file.close()
+
+
+def test_small_responses_are_sent_as_one_chunk_until_a_part_of_them_is_sent() -> None:
+    output = filled(b"ab", b"c")
+    assert output.only_bytes() == b"abc"
+    output.on_sent(1)
+    assert output.only_bytes() is None
+    assert filled(b"a", bytes(JOIN_BYTES_MAX)).only_bytes() is None
 
 
 def test_one_chunk_of_bytes_needs_no_copy() -> None:

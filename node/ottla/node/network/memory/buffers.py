@@ -14,7 +14,6 @@ call can send, and reports the number of bytes sent.
 from collections import deque
 from collections.abc import Callable
 
-from ottla.node.network.response_queue import Charge
 from ottla.storage.disk.slice import FileSlice
 from ottla.wire.codec_types import Chunk
 
@@ -136,14 +135,17 @@ class OutputBuffer:
     """Queue of output chunks of one connection, bytes and file slices. The first chunk may be
     partly sent."""
 
-    __slots__ = ("_sent_of_first", "byte_count", "charge", "chunks")
+    __slots__ = ("_sent_of_first", "byte_count", "chunks", "has_slices", "one_piece_bytes")
 
     def __init__(self) -> None:
-        self.charge: Charge | None = None
-        """Quota charge of the request whose response was last added to the output; None without a
-        charge. The time for writing is charged to the client of that request."""
         self.chunks: deque[Chunk] = deque()
         self.byte_count = 0
+        self.one_piece_bytes = 0
+        """Total bytes of the responses without records that were added since the output was last
+        empty. Each of them is a single chunk of bytes."""
+        self.has_slices = False
+        """True if a response with records was added since the output was last empty. Its chunks may
+        be file slices."""
         self._sent_of_first = 0
 
     def next_bytes(
@@ -177,11 +179,15 @@ class OutputBuffer:
         return gathered
 
     def only_bytes(self) -> bytes | bytearray | memoryview | None:
-        """Return the connection's output if it is a single chunk of bytes, as for most responses.
-        Returns None otherwise."""
-        if len(self.chunks) != 1:
-            return None
-        first = self.chunks[0]
+        """Return the connection's output as a single chunk of bytes: the output of most
+        connections is one response, or a few small ones without records, which are joined. Returns
+        None for other output."""
+        chunks = self.chunks
+        if len(chunks) != 1:
+            if self.has_slices or self._sent_of_first or self.byte_count > JOIN_BYTES_MAX:
+                return None
+            return b"".join(chunks)  # type: ignore[arg-type]  # only bytes, without slices
+        first = chunks[0]
         if not self._sent_of_first and isinstance(first, bytes):
             return first
         if not isinstance(first, (bytes, bytearray, memoryview)):
@@ -233,9 +239,10 @@ class OutputBuffer:
     def on_sent(self, size: int) -> None:
         """Count sent bytes of the output, and drop the chunks that are sent completely."""
         chunks = self.chunks
-        if size == self.byte_count:  # The case of most sends.
+        if size == self.byte_count:  # The case of most sends. As `clear` does, without the call.
             chunks.clear()
-            self.byte_count = self._sent_of_first = 0
+            self.byte_count = self.one_piece_bytes = self._sent_of_first = 0
+            self.has_slices = False
             return
         self.byte_count -= size
         assert self.byte_count >= 0
@@ -245,6 +252,7 @@ class OutputBuffer:
         self._sent_of_first = left
 
     def clear(self) -> None:
-        """Drop all unsent output of a closed connection."""
+        """Drop all output: it is sent, or the connection is closed."""
         self.chunks.clear()
-        self.byte_count = self._sent_of_first = 0
+        self.byte_count = self.one_piece_bytes = self._sent_of_first = 0
+        self.has_slices = False

@@ -278,7 +278,7 @@ class ConnectionHosting(ABC, Generic[C]):
     def _write(self, channel: C, now_ms: int) -> None:
         """Write as much of a connection's output as the transport accepts. The time is charged to
         the client if the client has a quota."""
-        charge = channel.connection.output.charge
+        charge = channel.connection.charge
         if charge is None:
             channel.flush(now_ms)
             return
