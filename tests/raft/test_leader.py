@@ -158,6 +158,32 @@ class TestFetching:
         assert isinstance(answer, FetchResponse)
         assert answer.records == Entries([MemoryEntry(Epoch(1), "a")])
 
+    def test_an_observer_receives_what_was_appended_once_it_is_committed(
+        self, leader: Solo
+    ) -> None:
+        """One response for each change: without its entries, the observer would fetch again for
+        the high watermark."""
+        fetched(leader, 2, 1)
+        assert fetched(leader, 9, 1, high_watermark=1) is None
+        waiting = leader.last_token
+
+        append(leader, "a")
+        leader.flushed()
+        assert waiting not in leader.answers
+        fetched(leader, 2, 2, high_watermark=1)
+
+        answer = leader.answers[waiting]
+        assert isinstance(answer, FetchResponse)
+        assert answer.high_watermark == 2
+        assert answer.records == Entries([MemoryEntry(Epoch(1), "a")])
+
+    def test_an_observer_with_all_committed_entries_waits(self, leader: Solo) -> None:
+        fetched(leader, 2, 1)
+        append(leader, "a")
+
+        assert fetched(leader, 9, 1, high_watermark=1) is None
+        assert fetched(leader, 9, 0, high_watermark=0) is not None
+
     def test_a_higher_watermark_wakes_who_does_not_know_it(self, leader: Solo) -> None:
         fetched(leader, 2, 1)
         append(leader, "a")

@@ -187,9 +187,15 @@ class Leader:
         return self._observers.get(key) if key.id == node_id else None
 
     def on_appended(self, replica: Replica) -> None:
-        """Answer fetches that wait at this leader, because new entries are being appended."""
+        """Answer the voters' fetches that wait at this leader, because new entries are being
+        appended.
+
+        The fetch of an observer waits until the entries are committed, which needs no observer.
+        Otherwise each observer would fetch twice for each change of the metadata.
+        """
         for parked in list(self._parked.values()):
-            self._answer(replica, parked)
+            if replica.identity.voters.is_voter(parked.request.replica_key):
+                self._answer(replica, parked)
 
     def count_acknowledgements(self, replica: Replica) -> None:
         """Raise the high watermark to the highest offset that a majority of the voters has flushed,
@@ -226,13 +232,20 @@ class Leader:
         if buggify("raft-no-parking"):
             wait_ms = 0
         parked = _ParkedFetch(token, request, now_ms + wait_ms)
-        must_respond = (
-            request.fetch_offset < replica.log.end_offset
-            or request.high_watermark < replica.high_watermark
-        )
         self._parked[request.replica_key] = parked
-        if must_respond or wait_ms <= 0 or len(self._parked) > PARKED_FETCHES_MAX:
+        if (
+            self._has_news(replica, request)
+            or wait_ms <= 0
+            or len(self._parked) > PARKED_FETCHES_MAX
+        ):
             self._answer(replica, parked)
+
+    def _has_news(self, replica: Replica, request: FetchRequest) -> bool:
+        """Return whether the response to a fetch would contain entries or a higher high watermark
+        that the sender lacks. For an observer, only committed entries count."""
+        is_voter = replica.identity.voters.is_voter(request.replica_key)
+        end_offset = replica.log.end_offset if is_voter else replica.high_watermark
+        return request.fetch_offset < end_offset or request.high_watermark < replica.high_watermark
 
     def note_standing(self, replica: Replica, request: FetchRequest) -> None:
         """Record a voter's standing for the reply to DescribeQuorum.
