@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.logs.fetch import Fetch
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId, Offset
 from ottla.wire.messages.fetch_request import (
@@ -292,9 +293,8 @@ async def test_a_session_goes_on_after_a_fetch_above_the_quota(world: World) -> 
 
 
 async def test_a_client_is_given_no_more_than_its_quota_bears_at_once(world: World) -> None:
-    limits = world.fetch_api._limits_of(
-        *with_charge(world), ask(world, ("t", 0, 0), bytes_max=50 << 20, bytes_min=2_000_000)
-    )
+    request = ask(world, ("t", 0, 0), bytes_max=50 << 20, bytes_min=2_000_000)
+    limits = Fetch(world.fetch_api, *with_charge(world), request)
 
     assert limits.bytes_max == 1_000_000
     assert limits.bytes_min == 1_000_000
@@ -318,7 +318,7 @@ async def test_a_client_with_a_quota_is_given_whole_batches(world: World) -> Non
 async def test_a_follower_is_charged_to_no_client(world: World) -> None:
     (context,) = with_charge(world)
 
-    limits = world.fetch_api._limits_of(context, ask(world, ("t", 0, 0), replica=2))
+    limits = Fetch(world.fetch_api, context, ask(world, ("t", 0, 0), replica=2))
 
     assert context.slot.charge.is_exempt, "its time is counted, and no client pays"
     assert not limits.whole_batches

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.broker.logs.fetch import Fetch
-from ottla.broker.logs.fetch_read import FetchLimits, targets_of
+from ottla.broker.logs.fetch_read import targets_of
 from ottla.model.errors import ErrorCode
 from ottla.model.ids import NodeId
 from ottla.node.network.steps import run_through
@@ -34,10 +34,8 @@ async def test_reading_for_a_follower_commits_nothing_until_its_position_is_note
     partition = await world.add("t", replicas=(1, 2))
     append(world, partition, b"a")
     request = ask(world, ("t", 0, 1), replica=2, high_watermark=0)
-    limits = FetchLimits(request, 18, 1 << 20)
-    fetch = Fetch(
-        world.fetch_api, world.call(1, 18).context, limits, run_through(targets_of(request, True))
-    )
+    fetch = Fetch(world.fetch_api, world.call(1, 18).context, request)
+    fetch.targets = run_through(targets_of(request, True))
     reading = fetch.start_reading()
     fetch.read_some(reading, reading.due)
     assert partition.high_watermark == 0
@@ -54,10 +52,8 @@ async def test_a_follower_refused_for_its_position_gets_no_records(world: World)
     follower = partition.followers[NodeId(2)]
     follower.broker_epoch = 11
     request = ask(world, ("t", 0, 0), replica=2)
-    limits = FetchLimits(request, 18, 1 << 20)
-    fetch = Fetch(
-        world.fetch_api, world.call(1, 18).context, limits, run_through(targets_of(request, True))
-    )
+    fetch = Fetch(world.fetch_api, world.call(1, 18).context, request)
+    fetch.targets = run_through(targets_of(request, True))
     reading = fetch.start_reading()
     fetch.read_some(reading, reading.due)
     assert reading.byte_count > 0

@@ -20,8 +20,10 @@ from ottla.broker.logs.fetch_read import (
     NO_REPLICA,
     PATIENT,
     RACK_FROM,
+    READ_COMMITTED,
     READ_TOPIC,
     REMOTE_WAIT_MS,
+    REPLICA_STATE_FROM,
     FetchForm,
     FetchLimits,
     FetchReading,
@@ -69,6 +71,7 @@ from ottla.node.network.request_times import RequestTimes
 from ottla.node.network.steps import STEP_COST, Answer, StepPace, Steps, begun
 from ottla.storage.disk.disk_seam import NotCachedError
 from ottla.storage.disk.slice import FileSlice
+from ottla.wire.apis import FETCH_TOPIC_IDS_FROM
 from ottla.wire.flat.flat_fetch import FlatFetch, flat_fetch_answer
 from ottla.wire.messages.fetch_request import FetchRequest
 from ottla.wire.messages.fetch_response import FetchResponse
@@ -87,51 +90,73 @@ PLACES_MAX = 256
 of a one-partition fetch). A smaller value repeats lookups. A larger value keeps old partitions."""
 
 
-class Fetch:
-    """Fetch request in progress: its partitions and limits, the records read, and its response."""
+NO_TARGETS: list[FetchTarget] = []
+"""Empty list of partitions, for a fetch that has not begun; never modified."""
+
+
+class Fetch(FetchLimits):
+    """Fetch request in progress: its limits, partitions and session, and its response."""
 
     __slots__ = (
         "_api",
-        "_flat",
-        "_flat_target",
-        "_opens_session",
-        "_session_epoch",
         "context",
-        "limits",
+        "flat",
+        "flat_target",
+        "opens_session",
         "session",
+        "session_epoch",
         "targets",
     )
 
-    def __init__(
-        self,
-        api: "FetchApi",
-        context: RequestContext,
-        limits: FetchLimits,
-        targets: list[FetchTarget],
-        session: FetchSession | None = None,
-        opens_session: bool = False,
-        flat: FlatFetch | None = None,
-        flat_target: FetchTarget | None = None,
-    ) -> None:
+    def __init__(self, api: "FetchApi", context: RequestContext, request: FetchForm) -> None:
+        version = context.header.api_version
+        if version >= REPLICA_STATE_FROM:
+            state = request.replica_state
+            self.replica_id = state.replica_id
+            self.replica_epoch = state.replica_epoch
+        else:
+            self.replica_id = request.replica_id
+            self.replica_epoch = -1
+        is_from_follower = self.is_from_follower = self.replica_id >= 0
+        self.is_read_committed = request.isolation_level == READ_COMMITTED
+        self.uses_topic_ids = version >= FETCH_TOPIC_IDS_FROM
+        self.reads_followers = False
+        self.rack = ""
+        if api.selector is not None and version >= RACK_FROM and not is_from_follower:
+            self.reads_followers = True
+            self.rack = request.rack_id
+        bytes_max, bytes_min = request.max_bytes, request.min_bytes
+        if bytes_max > api.fetch_bytes_max:
+            bytes_max = api.fetch_bytes_max
+        self.whole_batches = False
+        charge = context.slot.charge
+        if charge is not None:
+            if is_from_follower:
+                charge.is_exempt = True
+            else:
+                bytes_max = charge.fetch_bytes_max(bytes_max)
+                self.whole_batches = True
+        self.bytes_max = bytes_max
+        self.bytes_min = bytes_min if bytes_min < bytes_max else bytes_max
         self._api = api
         self.context = context
-        self.limits = limits
-        self.targets = targets
+        self.targets = NO_TARGETS
         """Partitions to read. The list is empty if the fetch continues a session."""
-        self.session = session
+        self.session: FetchSession | None = None
         """Fetch session that the request continues, or None if the request has no session."""
-        self._session_epoch = 0 if session is None else session.epoch
-        self._opens_session = opens_session
-        self._flat = flat
+        self.session_epoch = 0
+        """Epoch of the session when the fetch began; 0 without a session."""
+        self.opens_session = False
+        self.flat: FlatFetch | None = None
         """The request as a `FlatFetch` (read directly from its bytes), or None if it is decoded."""
-        self._flat_target = flat_target
+        self.flat_target: FetchTarget | None = None
         """Partition to read for a `FlatFetch`, or None if the request was decoded."""
 
     def is_enough(self, reading: FetchReading) -> bool:
         """Return whether the records and errors read so far suffice to answer the fetch now."""
         if reading.is_cold and reading.waits_for_disk:
             return False
-        if reading.byte_count >= self.limits.bytes_min or reading.is_urgent:
+        if reading.byte_count >= self.bytes_min or reading.is_urgent:
             return True
         session = self.session
         count = len(self.targets if session is None else session.targets)
@@ -149,7 +174,7 @@ class Fetch:
         due = reading.due
         if len(due) <= STEP_COST:
             self.read_some(reading, due)
-            if self.limits.is_from_follower:
+            if self.is_from_follower:
                 self.note_positions(reading)
             return False
         at = len(reading.results)
@@ -166,36 +191,36 @@ class Fetch:
 
     def read_some(self, reading: FetchReading, due: Iterable[FetchTarget]) -> None:
         """Read the partitions in `due`, within the byte limit that earlier reads left."""
-        limits, api, context = self.limits, self._api, self.context
-        left, is_first = limits.bytes_max - reading.byte_count, not reading.byte_count
+        api, context = self._api, self.context
+        left, is_first = self.bytes_max - reading.byte_count, not reading.byte_count
         readers = api.cold_reads.readers
-        permissions = None if limits.is_from_follower else context.permissions
+        permissions = None if self.is_from_follower else context.permissions
         readable = None if permissions is None else permissions.allowed_before(READ_TOPIC)
         is_limited = is_exceeded = False
         piece_bytes = 0
-        if limits.is_from_follower and api.replication_quota.is_limited:
+        if self.is_from_follower and api.replication_quota.is_limited:
             is_limited, is_exceeded = True, api.replication_quota.is_exceeded()
             piece_bytes = 0 if is_exceeded else api.replication_quota.piece_bytes
         for target in due:
             partition = target.partition
             try:
                 if partition is None or partition.is_removed:
-                    partition = api.resolve(target, limits, permissions)
+                    partition = api.resolve(target, self, permissions)
                 if readable is not None and partition.topic not in readable:
                     assert permissions is not None
                     check_readable(permissions, partition.topic)
-                if limits.rack and self._redirect(reading, partition, target):
+                if self.rack and self._redirect(reading, partition, target):
                     continue
                 bytes_max = target.partition_bytes_max
                 if bytes_max > left:
                     bytes_max = left
-                is_throttled = is_limited and may_be_held_back(partition, limits.replica_id)
+                is_throttled = is_limited and may_be_held_back(partition, self.replica_id)
                 if is_throttled:
                     bytes_max = min(bytes_max, piece_bytes - reading.throttled_byte_count)
                 result = read_partition(
                     partition,
                     target,
-                    limits,
+                    self,
                     bytes_max if bytes_max > 0 else 0,
                     is_first and not (is_throttled and is_exceeded),
                     not readers or not is_read_ahead(partition, readers),
@@ -211,13 +236,13 @@ class Fetch:
                 assert partition is not None
                 if api.cold_reads.bring_in(partition, missing):
                     self.read_some(reading, (target,))
-                    left, is_first = limits.bytes_max - reading.byte_count, not reading.byte_count
+                    left, is_first = self.bytes_max - reading.byte_count, not reading.byte_count
                     continue
                 result = cold(reading, partition, target)
             except RemoteOffsetError:
                 assert partition is not None
                 result = read_remote(
-                    api.remote_fetches, reading, partition, target, limits, left, context.arrived_ms
+                    api.remote_fetches, reading, partition, target, self, left, context.arrived_ms
                 )
             except RefusedError as error:
                 result = refused(target, error.code)
@@ -238,7 +263,7 @@ class Fetch:
         """Redirect the consumer to a nearer replica (KIP-392). Returns False if none is nearer."""
         selector, context = self._api.selector, self.context
         assert selector is not None, "a rack is noted for a selector only"
-        rack, offset, listener = self.limits.rack, target.fetch_offset, context.peer.listener_name
+        rack, offset, listener = self.rack, target.fetch_offset, context.peer.listener_name
         nearer = selector.preferred(partition, rack, offset, listener, context.arrived_ms)
         if nearer == NO_REPLICA:
             return False
@@ -254,8 +279,7 @@ class Fetch:
         request of the follower may have reported more. The fetch offset of a diverging log is not
         stored, since it is not the end of a common prefix.
         """
-        limits = self.limits
-        if not limits.is_from_follower:
+        if not self.is_from_follower:
             return
         with self._api.one_event:
             for at, result in enumerate(reading.results[since:], since):
@@ -277,19 +301,18 @@ class Fetch:
                 )
 
     def _note_position(self, partition: Partition, target: FetchTarget) -> None:
-        limits = self.limits
         partition.on_follower_fetch(
-            NodeId(limits.replica_id),
+            NodeId(self.replica_id),
             end_offset=Offset(target.fetch_offset),
             log_start_offset=Offset(target.log_start_offset),
-            broker_epoch=limits.replica_epoch,
+            broker_epoch=self.replica_epoch,
             now_ms=self.context.arrived_ms,
         )
 
     def _is_taken_back(self, partition: Partition, target: FetchTarget) -> bool:
         """Return whether a partition now stores a lower end offset for the follower than this
         waiting fetch reported."""
-        known = partition.followers.get(NodeId(self.limits.replica_id))
+        known = partition.followers.get(NodeId(self.replica_id))
         return known is not None and known.end_offset < target.fetch_offset
 
     def answer(self, reading: FetchReading) -> FetchResponse | Steps[FetchResponse] | None:
@@ -305,7 +328,7 @@ class Fetch:
         if charge is not None and not charge.may_give(reading.byte_count, slot):
             return FetchResponse(session_id=session_id)  # without records
         results = reading.results
-        if self._opens_session:
+        if self.opens_session:
             session_id = self._open_session(results)
         if len(results) > STEP_COST:
             return begun(self._answer_many(session_id, results))
@@ -314,12 +337,12 @@ class Fetch:
             if reported is None:
                 return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
             results = reported
-        self._api.count(self.limits.is_from_follower, results)
-        flat = self._flat
+        self._api.count(self.is_from_follower, results)
+        flat = self.flat
         if flat is not None and len(results) == 1:
             (result,) = results
             if (
-                result.target is self._flat_target
+                result.target is self.flat_target
                 and not result.error_code
                 and result.diverging is None
                 and result.preferred_replica == NO_REPLICA
@@ -345,7 +368,7 @@ class Fetch:
 
     def _answer_many(self, session_id: int, results: list[PartitionResult]) -> Steps[FetchResponse]:
         """Build a Fetch response with many partitions in steps."""
-        session, limits = self.session, self.limits
+        session = self.session
         response = FetchResponse(session_id=session_id)
         for at in range(0, len(results), STEP_COST):
             if at:
@@ -355,7 +378,7 @@ class Fetch:
                 some = self._reported(session, some)
             if some is None:
                 return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-            self._api.count(limits.is_from_follower, some)
+            self._api.count(self.is_from_follower, some)
             add_results(response, self.context, self._api.table, some)
         return response
 
@@ -364,7 +387,7 @@ class Fetch:
     ) -> list[PartitionResult] | None:
         """Store the offsets in this response in the session. Returns the results that the response
         must include, or None if another request of the session was answered first."""
-        if session.epoch != self._session_epoch:
+        if session.epoch != self.session_epoch:
             return None
         self._settle(session, results)
         return [result for result in results if result.target.must_report(result)]
@@ -372,7 +395,7 @@ class Fetch:
     def _open_session(self, results: list[PartitionResult]) -> int:
         for result in results:
             result.target.must_report(result)
-        session = self._api.open_session(self.targets, self.limits, self.context.arrived_ms)
+        session = self._api.open_session(self.targets, self, self.context.arrived_ms)
         if session is None:
             return NO_SESSION
         if self.context.permissions is not None:
@@ -392,7 +415,7 @@ class Fetch:
             session.settle(
                 result.target,
                 had_records=result.size > 0,
-                has_more=leaves_something(result, self.limits),
+                has_more=leaves_something(result, self),
                 has_failed=result.error_code != 0,
             )
 
@@ -418,7 +441,7 @@ class WaitingFetch(WaitingEntry):
         session = self._fetch.session
         if session is not None:
             return (session,)
-        return targets_by_key(self._fetch.targets, self._fetch.limits.is_from_follower)
+        return targets_by_key(self._fetch.targets, self._fetch.is_from_follower)
 
     @property
     def cost(self) -> int:
@@ -461,7 +484,7 @@ class WaitingFetchOfMany(WaitingFetch):
 
     def __init__(self, fetch: Fetch, reading: FetchReading) -> None:
         super().__init__(fetch)
-        self._targets = targets_by_key(fetch.targets, fetch.limits.is_from_follower)
+        self._targets = targets_by_key(fetch.targets, fetch.is_from_follower)
         self._byte_count = reading.byte_count
         self._sizes = {result.target: result.size for result in reading.results if result.size}
 
@@ -486,7 +509,7 @@ class WaitingFetchOfMany(WaitingFetch):
         fetch.note_positions(reading)
         self._byte_count += reading.byte_count - self._sizes.get(target, 0)
         self._sizes[target] = reading.byte_count
-        if not reading.is_urgent and self._byte_count < fetch.limits.bytes_min:
+        if not reading.is_urgent and self._byte_count < fetch.bytes_min:
             return False
         self.on_expire()
         return True
@@ -546,59 +569,52 @@ class FetchApi:
     def handle(self, context: RequestContext, request: FetchForm) -> HandlerResult:
         """Read the partitions of any Fetch request. Answers at once if there are enough records or
         the client does not wait. Otherwise the request waits in the purgatory."""
-        limits = self._limits_of(context, request)
-        if limits.is_from_follower:
+        fetch = Fetch(self, context, request)
+        if fetch.is_from_follower:
             if self._times is not None:
                 context.slot.times = self._times.of_followers(context.header.api_version)
-            code = self._follower_refusal(context, limits)
+            code = self._follower_refusal(context, fetch)
             if code is not ErrorCode.NONE:
-                return begun(self._refuse_follower(context, request, limits, code))
+                return begun(self._refuse_follower(request, fetch, code))
         try:
-            session = self._session_of(request, limits)
+            session = self._session_of(request, fetch)
         except RefusedError as error:
             return FetchResponse(error_code=error.code)
         if isinstance(request, FlatFetch):
             partition = self._look_up(request)
             if partition is not None:
-                target = flat_target(request, partition, session)
-                return self._begin(context, request, limits, session, [target], request, target)
-        return begun(self._serve_decoded(context, request, limits, session))
+                fetch.flat = request
+                target = fetch.flat_target = flat_target(request, partition, session)
+                return self._begin(request, fetch, session, [target])
+        return begun(self._serve_decoded(request, fetch, session))
 
     def _serve_decoded(
-        self,
-        context: RequestContext,
-        request: FetchForm,
-        limits: FetchLimits,
-        session: FetchSession | None,
+        self, request: FetchForm, fetch: Fetch, session: FetchSession | None
     ) -> Answer:
         """Serve a Fetch request that names any number of partitions, in steps if there are many."""
         try:
-            targets = yield from self._targets_of(request, limits, session)
+            targets = yield from self._targets_of(request, fetch, session)
         except RefusedError as error:
             return FetchResponse(error_code=error.code)
-        return self._begin(context, request, limits, session, targets)
+        return self._begin(request, fetch, session, targets)
 
     def _begin(
         self,
-        context: RequestContext,
         request: FetchForm,
-        limits: FetchLimits,
+        fetch: Fetch,
         session: FetchSession | None,
         targets: list[FetchTarget],
-        flat: FlatFetch | None = None,
-        flat_target: FetchTarget | None = None,
     ) -> HandlerResult:
         """Begin a fetch: read the partitions of a full request, or the partitions of the session
         that may have new records or changed offsets."""
-        opens_session = False
+        fetch.targets = targets
         if session is None:
-            opens_session = request.session_epoch == INITIAL_EPOCH and len(targets) > 0
+            fetch.opens_session = request.session_epoch == INITIAL_EPOCH and len(targets) > 0
         elif session.targets:
-            self._note_use(context, session)
+            self._note_use(fetch.context, session)
+            fetch.session, fetch.session_epoch = session, session.epoch
         else:
             self.sessions.close(session.session_id)
-            session = None
-        fetch = Fetch(self, context, limits, targets, session, opens_session, flat, flat_target)
         reading = fetch.start_reading()
         if fetch.read_step(reading):
             return self._read_rest(request, fetch, reading)
@@ -660,24 +676,6 @@ class FetchApi:
         if context.permissions is not None:
             session.check_again(context.permissions.version)
 
-    def _limits_of(self, context: RequestContext, request: FetchForm) -> FetchLimits:
-        """Return the limits of a Fetch request. A follower's fetch has no client quota."""
-        limits = FetchLimits(request, context.header.api_version, self.fetch_bytes_max)
-        version = context.header.api_version
-        if self.selector is not None and version >= RACK_FROM and not limits.is_from_follower:
-            limits.reads_followers = True
-            limits.rack = request.rack_id
-        charge = context.slot.charge
-        if charge is not None:
-            if limits.is_from_follower:
-                charge.is_exempt = True
-            else:
-                limits.bytes_max = bytes_max = charge.fetch_bytes_max(limits.bytes_max)
-                if limits.bytes_min > bytes_max:
-                    limits.bytes_min = bytes_max
-                limits.whole_batches = True
-        return limits
-
     def _park(self, request: FetchForm, fetch: Fetch, reading: FetchReading) -> None:
         entry, context = waiting(fetch, reading), fetch.context
         wait_ms = request.max_wait_ms
@@ -711,13 +709,10 @@ class FetchApi:
         broker = self.table.image.brokers.get(NodeId(limits.replica_id))
         return broker is not None and broker.epoch == limits.replica_epoch
 
-    def _refuse_follower(
-        self, context: RequestContext, request: FetchForm, limits: FetchLimits, code: ErrorCode
-    ) -> Answer:
+    def _refuse_follower(self, request: FetchForm, fetch: Fetch, code: ErrorCode) -> Answer:
         """Refuse each partition that a follower's fetch names. No partition is read, and no session
         is changed."""
-        fetch = Fetch(self, context, limits, [])
-        targets = yield from targets_of(request, limits.uses_topic_ids)
+        targets = yield from targets_of(request, fetch.uses_topic_ids)
         reading = FetchReading(targets)
         reading.results = [refused(target, code) for target in targets]
         return fetch.answer(reading)

@@ -24,9 +24,9 @@ from ottla.model.security.acls import AclOperation, ResourceType
 from ottla.node.network.dispatch import Permissions
 from ottla.node.network.steps import StepPace, Steps
 from ottla.storage.disk.disk_seam import NotCachedError
+from ottla.storage.disk.slice import FileSlice
 from ottla.storage.log.log import Log
 from ottla.storage.log.log_state import LogState
-from ottla.wire.apis import FETCH_TOPIC_IDS_FROM
 from ottla.wire.codec_types import Records
 from ottla.wire.flat.flat_fetch import FlatFetch
 from ottla.wire.messages.fetch_request import FetchPartition, FetchRequest
@@ -261,28 +261,21 @@ class FetchLimits:
         "whole_batches",
     )
 
-    def __init__(self, request: FetchForm, version: int, fetch_bytes_max: int) -> None:
-        if version >= REPLICA_STATE_FROM:
-            state = request.replica_state
-            self.replica_id = state.replica_id
-            self.replica_epoch = state.replica_epoch
-        else:
-            self.replica_id = request.replica_id
-            self.replica_epoch = -1
-        self.is_from_follower = self.replica_id >= 0
-        bytes_max, bytes_min = request.max_bytes, request.min_bytes
-        self.bytes_max = bytes_max if bytes_max < fetch_bytes_max else fetch_bytes_max
-        self.bytes_min = bytes_min if bytes_min < fetch_bytes_max else fetch_bytes_max
-        self.is_read_committed = request.isolation_level == READ_COMMITTED
-        self.uses_topic_ids = version >= FETCH_TOPIC_IDS_FROM
-        self.reads_followers = False
-        """True if this broker may serve the request from a replica that is a follower (KIP-392)."""
-        self.rack = ""
-        """Rack of the consumer if the response may name a nearer replica, otherwise the empty
-        string."""
-        self.whole_batches = False
-        """True if the response may not end with a truncated batch. A client fetches a truncated
-        batch again, so its quota would be charged twice."""
+    bytes_max: int
+    bytes_min: int
+    is_from_follower: bool
+    is_read_committed: bool
+    rack: str
+    """Rack of the consumer if the response may name a nearer replica, otherwise the empty string.
+    """
+    reads_followers: bool
+    """True if this broker may serve the request from a replica that is a follower (KIP-392)."""
+    replica_epoch: int
+    replica_id: int
+    uses_topic_ids: bool
+    whole_batches: bool
+    """True if the response may not end with a truncated batch. A client fetches a truncated batch
+    again, so its quota would be charged twice."""
 
 
 def asked_partitions(
@@ -442,7 +435,8 @@ def read_partition(
         except (NotCachedError, OSError):
             records = None
         if records is not None:
-            result.records, result.size = records, len(records)
+            result.records = records
+            result.size = records.length if isinstance(records, FileSlice) else len(records)
             if is_committed:
                 result.aborted = []
             return result
