@@ -7,8 +7,9 @@ from ottla.client.produce import partition_queue
 from ottla.client.produce.accumulator import record_bytes
 from ottla.client.produce.many_records import ManyRecordsRun
 from ottla.client.produce.partition_queue import ProducerBatch
+from ottla.client.produce.record_encoding import encode_each, encode_plain
 from ottla.model.ids import TopicPartition
-from ottla.wire.batch_builder import BatchBuilder, EncodedHeaders, Headers, encode_headers
+from ottla.wire.batch_builder import BatchBuilder, EncodedHeaders, Headers, encode_headers, varint
 
 AT = TopicPartition("t", 0)
 SMALL = st.one_of(st.none(), st.binary(max_size=80))
@@ -55,6 +56,31 @@ def test_values_of_one_size_are_encoded_as_each_would_be(
 
     gathered.encode_gathered()
     assert gathered.builder.build() == single.build()
+
+
+@given(
+    groups=st.lists(
+        st.tuples(
+            st.sampled_from((0, 5, 60, 2_000, 2_040, 8_190)),  # around the bounds of a width
+            st.integers(1, 70),
+            st.sampled_from((0, 3, 300)),
+            st.sampled_from((0, 1, 90)),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    is_alike=st.booleans(),
+)
+def test_values_are_encoded_alike_wherever_they_are_in_a_batch(
+    groups: list[tuple[int, int, int, int]], is_alike: bool
+) -> None:
+    for delta, count, since_ms, size in groups:
+        values: list[bytes | None] = [b"v" * size for _ in range(count)]
+        if not is_alike:
+            values[-1] = b"longer"
+        stamp = varint(since_ms)
+        none: list[bytes | None] = [None] * count
+        assert encode_plain(values, delta, stamp) == encode_each(none, values, delta, stamp)
 
 
 def test_a_plain_record_just_joins_none_but_its_like() -> None:

@@ -6,6 +6,7 @@ record.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from ottla.wire.batch_builder import (
     NO_ATTRIBUTES,
@@ -18,6 +19,10 @@ from ottla.wire.batch_builder import (
 
 WIDTH_BOUNDS = (64, 8_192, 1 << 20, 1 << 27, 1 << 34)
 """Upper bounds, exclusive, of the offset deltas that are encoded in 1, 2, 3, 4 and 5 bytes."""
+HEADS_KEPT_MAX = 8
+"""Number of pairs of a value's size and a timestamp delta for which encoded fields of records are
+kept. Each pair takes up to 120 KB. Fast producers of records of one size use one to three pairs, so
+a larger number mostly uses memory."""
 
 
 def encode_each(
@@ -49,50 +54,73 @@ def encode_each(
 
 def encode_plain(values: Sequence[bytes | None], delta: int, stamp: bytes) -> bytes | None:
     """Encode records without keys. Returns None if a value is null, because `encode_each` is needed
-    for such records."""
+    for such records.
+
+    `delta` and `stamp` are those of `encode_each`.
+    """
     try:
-        sizes = list(map(len, values))  # type: ignore[arg-type]  # the length of None is refused
+        sizes = set(map(len, values))  # type: ignore[arg-type]  # the length of None is refused
     except TypeError:
         return None
-    found: list[bytes] = []
+    if len(sizes) == 1 and delta + len(values) <= VARINT_COUNT:
+        return _joined_alike(values, sizes.pop(), delta, stamp)
+    parts: list[bytes | None] = []
     first, end = 0, len(values)
     for width, bound in enumerate(WIDTH_BOUNDS, 1):
         count = min(end - first, bound - delta)
         if count > 0:
             frames, deltas = _Frames(stamp, width), _deltas(delta, count)
-            found.append(
-                _joined_records(
-                    frames, deltas, values[first : first + count], sizes[first : first + count]
-                )
-            )
+            parts += _parts(frames, deltas, values[first : first + count])
             first += count
             delta += count
-    return found[0] if len(found) == 1 else b"".join(found)
-
-
-def _joined_records(
-    frames: "_Frames",
-    deltas: Sequence[bytes],
-    values: Sequence[bytes | None],
-    sizes: Sequence[int],
-) -> bytes:
-    count, size = len(values), sizes[0]
-    if min(sizes) == max(sizes):
-        # All parts but offset and value are equal, so the end of one record and the start of the
-        # next are one part.
-        parts: list[bytes | None] = [NO_HEADERS + frames[size]] * (4 * count + 1)
-        parts[0] = frames[size]
-        parts[1::4] = deltas
-        parts[2::4] = [frames.value_heads[size]] * count
-        parts[3::4] = values
-        parts[-1] = NO_HEADERS
-    else:
-        parts = [NO_HEADERS] * (5 * count)
-        parts[0::5] = map(frames.__getitem__, sizes)
-        parts[1::5] = deltas
-        parts[2::5] = map(frames.value_heads.__getitem__, sizes)
-        parts[3::5] = values
     return b"".join(parts)  # type: ignore[arg-type]  # no value is null here
+
+
+def _joined_alike(values: Sequence[bytes | None], size: int, delta: int, stamp: bytes) -> bytes:
+    """Encode records whose values all have the same size, in bytes."""
+    end = delta + len(values)
+    known = _known_heads(size, stamp)
+    known += [b""] * (end - len(known))
+    heads = known[delta:end]
+    if not all(heads):
+        heads = known[delta:end] = _heads(size, delta, end, stamp)
+    # The end of a record and the start of the next one are one part.
+    parts: list[bytes | None] = [NO_HEADERS] * (2 * len(values) + 1)
+    parts[0:-1:2] = heads
+    parts[0] = heads[0][len(NO_HEADERS) :]
+    parts[1::2] = values
+    return b"".join(parts)  # type: ignore[arg-type]  # no value is null here
+
+
+@lru_cache(HEADS_KEPT_MAX)
+def _known_heads(size: int, stamp: bytes) -> list[bytes]:
+    """Return the kept heads of records by their offset delta. An element is empty until a record
+    with that delta is encoded. The caller extends the list."""
+    return []
+
+
+def _heads(size: int, delta: int, end: int, stamp: bytes) -> list[bytes]:
+    """Return the encoded fields from the last field of a record to the value of the next record,
+    for records with the offset deltas [delta, end) and values of `size` bytes."""
+    start, value_head = NO_ATTRIBUTES + stamp, NULL + varint(size)
+    found: list[bytes] = []
+    for fields in [start + encoded + value_head for encoded in VARINTS[delta:end]]:
+        length = len(fields) + size + len(NO_HEADERS)
+        found.append(NO_HEADERS + varint(length) + fields)
+    return found
+
+
+def _parts(
+    frames: "_Frames", deltas: Sequence[bytes], values: Sequence[bytes | None]
+) -> list[bytes | None]:
+    """Return the parts of encoded records whose values have several sizes."""
+    sizes: list[int] = list(map(len, values))  # type: ignore[arg-type]  # no value is null here
+    parts: list[bytes | None] = [NO_HEADERS] * (5 * len(sizes))
+    parts[0::5] = map(frames.__getitem__, sizes)
+    parts[1::5] = deltas
+    parts[2::5] = map(frames.value_heads.__getitem__, sizes)
+    parts[3::5] = values
+    return parts
 
 
 class _ValueHeads(dict[int, bytes]):
