@@ -33,7 +33,8 @@ TIMEOUT_S = 3.0
 
 
 class Broker:
-    """A connection to a broker that answers a number of requests, each after `ANSWER_S` seconds."""
+    """A connection to a broker that answers a number of requests, one after the other, each in
+    `ANSWER_S` seconds. An answer arrives even if it is not read."""
 
     address = "host:9092"
 
@@ -44,6 +45,7 @@ class Broker:
         self.sent_s: list[float] = []
         self.partitions: list[int] = []
         self.is_sending = False
+        self.free_s = 0.0
 
     def version_of(self, api_key: int) -> int:
         return 13
@@ -59,13 +61,14 @@ class Broker:
         self.is_sending = False
         found = [one.index for topic in request.topic_data for one in topic.partition_data]
         self.partitions += found
-        return SimpleNamespace(answer=lambda: self.answer(found))
+        self.free_s = arrives_s = max(self.free_s, trio.current_time()) + ANSWER_S
+        return SimpleNamespace(answer=lambda: self.answer(found, arrives_s))
 
-    async def answer(self, partitions: list[int]) -> ProduceResponse:
+    async def answer(self, partitions: list[int], arrives_s: float) -> ProduceResponse:
         if not self.left_count:
             await trio.sleep_forever()
         self.left_count -= 1
-        await trio.sleep(ANSWER_S)
+        await trio.sleep_until(arrives_s)
         found = [PartitionProduceResponse(index=one, base_offset=7) for one in partitions]
         topic = TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=found)
         return ProduceResponse(responses=[topic])
@@ -230,6 +233,42 @@ async def test_a_broker_that_does_not_answer_is_lost_after_the_timeout(
         await records.link._serve(broker)
 
     assert trio.current_time() == pytest.approx(TIMEOUT_S + GRACE_S)
+
+
+async def test_an_answer_that_is_not_read_during_a_slow_request_is_not_overdue(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The task that takes answers sends the third request from 4.5 s to 6.5 s. The answer to the
+    second one was due at 5.5 s, and arrived at 5 s."""
+    records = Records(in_flight_count_max=2)
+    broker: Any = Broker(answered_count=3, send_s=2.0)
+    for _ in range(3):
+        records.send()
+
+    with trio.move_on_after(1_000):
+        await records.link._serve(broker)
+
+    assert broker.sent_s == [0.0, 2.5, 4.5]
+    assert records.delivered == [AT, AT, AT]
+
+
+async def test_a_broker_that_reads_no_request_of_the_reading_task_is_lost(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    records = Records(in_flight_count_max=2)
+    broker: Any = Broker(answered_count=3)
+    for _ in range(2):
+        records.send()
+
+    with pytest.raises(ConnectionLostError, match="does not read"):
+        async with open_background() as nursery:
+            nursery.start_soon(records.link._serve, broker)
+            await trio.sleep(ANSWER_S / 2)
+            broker.reads = False
+            await trio.sleep_forever()
+
+    assert broker.sent_s == [0.0, ANSWER_S]
+    assert trio.current_time() == pytest.approx(ANSWER_S + TIMEOUT_S + GRACE_S)
 
 
 async def test_an_answer_just_before_the_timeout_is_none_of_the_next_request(

@@ -89,6 +89,9 @@ class ProducerLink(BrokerLink):
         self._in_flight: deque[ProduceExchange] = deque()
         self._arrivals = WakeUp()
         self._is_sending = False
+        self._is_reader_sending = False
+        """True while the task that reads responses sends a request. It reads no response meanwhile,
+        even if one has arrived."""
         self._next_look_ms: int | None = None
         """Time, in ms on the event loop's clock, at which a batch that is not ready yet becomes
         ready or expires. None if there is no such batch."""
@@ -165,11 +168,17 @@ class ProducerLink(BrokerLink):
         self._arrivals.set()
 
     def _due_s(self) -> float:
-        # Requests are answered in order, so the first one is due first.
-        return self._in_flight[0].until_s if self._in_flight else inf
+        return self._first_due.until_s if self._in_flight else inf
+
+    @property
+    def _first_due(self) -> ProduceExchange:
+        """The request in flight that is due first. Requests are answered in order, so it is the
+        first one. But while the task that reads responses sends a request, earlier responses may
+        have arrived and are not read, and only that request can be overdue."""
+        return self._in_flight[-1 if self._is_reader_sending else 0]
 
     def _overdue(self) -> str:
-        if self._in_flight[0].submitted is None:
+        if self._first_due.submitted is None:
             return "does not read"
         return f"did not answer in {self._config.request_timeout_ms} ms"
 
@@ -212,7 +221,12 @@ class ProducerLink(BrokerLink):
             self._in_flight.popleft()
             self._take(exchange, answer)
             # Not by the sending task: waking it for each answer would cost as much as the answer.
-            await self._send_ready(pipeline)
+            if not self._is_sending:
+                self._is_reader_sending = True
+                try:
+                    await self._send_ready(pipeline)
+                finally:
+                    self._is_reader_sending = False
             next_look_ms, until_ms = self._next_look_ms, self._sleeps_until_ms
             if next_look_ms is not None and (until_ms is None or next_look_ms < until_ms):
                 # The sending task fell asleep before the batch was the next one of its partition.
