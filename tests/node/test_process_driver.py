@@ -104,15 +104,18 @@ def test_frozen_objects_are_out_of_the_collectors_sight() -> None:
 
 async def test_what_comes_later_is_frozen_too_once_it_is_much(autojump_clock: MockClock) -> None:
     there = 10
+    trims: list[None] = []
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(freeze_as_it_grows, lambda: there)
+            nursery.start_soon(freeze_as_it_grows, lambda: there, lambda: trims.append(None))
             await wait_all_tasks_blocked()
             for grown, is_frozen in ((GROWTH_MIN - 1, False), (1, True), (1, False)):
                 there += grown
                 gc.unfreeze()
+                trims.clear()
                 await trio.sleep(1.5 * GROWTH_LOOK_S)
                 assert (gc.get_freeze_count() > 0) == is_frozen
+                assert (len(trims) == 1) == is_frozen
             nursery.cancel_scope.cancel()
     finally:
         gc.freeze()  # as tests/conftest.py has frozen the modules and tests

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import trio
 
@@ -19,6 +20,7 @@ from ottla.controller.registration_driver import (
 )
 from ottla.controller.upkeep_driver import Upkeep
 from ottla.model.background_driver import keep_running
+from ottla.model.errors import only_error
 from ottla.model.seams import Rng
 from ottla.model.settings.controller import ControllerConfig
 from ottla.model.unexpected_errors import UnexpectedErrors
@@ -30,7 +32,11 @@ from ottla.node.identity import (
     quorum_identity,
     read_first_records,
 )
-from ottla.node.process_driver import freeze_long_lived_objects, open_stop_signal
+from ottla.node.process_driver import (
+    freeze_as_it_grows,
+    freeze_long_lived_objects,
+    open_stop_signal,
+)
 from ottla.node.quorum.quorum_driver import QuorumMember, open_quorum_member
 from ottla.node.seams import NodeSeams
 from ottla.node.seams_driver import real_seams
@@ -60,8 +66,24 @@ async def run_controller(config: ControllerConfig, *, ready: Callable[[], None])
         freeze_long_lived_objects()
         ready()
 
-    async with open_stop_signal() as is_stopping:
-        await serve_controller(config, ready=on_ready, is_stopping=is_stopping)
+    try:
+        async with open_stop_signal() as is_stopping, trio.open_nursery() as nursery:
+
+            def on_opened(controller: Controller) -> None:
+                nursery.start_soon(freeze_as_it_grows, partial(_replica_count, controller))
+
+            await serve_controller(
+                config, ready=on_ready, is_stopping=is_stopping, opened=on_opened
+            )
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        raise only_error(group) from None
+
+
+def _replica_count(controller: Controller) -> int:
+    """Return the number of replicas in the metadata image, which grows with the number of
+    long-lived Python objects of a controller."""
+    return sum(map(len, controller.known_image.partitions_by_broker.values()))
 
 
 async def serve_controller(

@@ -16,7 +16,7 @@ seams_driver.py            the interfaces of `seams.py` on a real machine
 clock_driver.py            clock and random numbers of the machine
 address_probe.py           interface of the probe that detects whether a peer's process has ended
 address_probe_driver.py    the probe of `address_probe.py` on a real machine, by TCP connections
-process_driver.py          resource limits, signals, the garbage collector
+process_driver.py          resource limits, signals, the garbage collector, free memory
 process_metrics_driver.py  metrics of this process, from the kernel and from Python
 collector_pause_driver.py  pauses of the garbage collector while large responses are built
 log_output_driver.py       files and streams of log messages

@@ -1,4 +1,5 @@
-"""Configures the process of a node: resource limits, signals, and the garbage collector.
+"""Configures the process of a node: resource limits, signals, the garbage collector, and the return
+of free memory.
 
 The first SIGTERM or SIGINT starts a controlled shutdown. The second one ends the process at once.
 This is safe, because all files can be recovered after a crash at any byte.
@@ -99,17 +100,32 @@ def exempt_from_gc() -> None:
 
 
 def freeze_long_lived_objects() -> None:
-    """Collect garbage, and exclude all remaining Python objects from later collections."""
+    """Collect garbage, exclude all remaining Python objects from later collections, and return free
+    memory to the operating system.
+
+    Imports and the start leave 3 MB of free memory in a controller.
+    """
     gc.collect()
     gc.freeze()
+    trim_memory()
 
 
-async def freeze_as_it_grows(count: Callable[[], int]) -> NoReturn:
+def trim_memory() -> None:
+    """Return the allocator's free memory to the operating system, if the C library supports it
+    (glibc). For 256 MiB this took 7 ms, during which the GIL was released."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+async def freeze_as_it_grows(
+    count: Callable[[], int], trim: Callable[[], None] = trim_memory
+) -> NoReturn:
     """Exclude long-lived objects from garbage collections again whenever `count()` has grown by
-    GROWTH_MIN, until cancelled.
+    GROWTH_MIN, until cancelled. Also return free memory to the operating system then.
 
     Otherwise each full collection visits all objects created since the start, and blocks the event
-    loop for that time.
+    loop for that time. The creation of objects leaves free memory: 2 MB after 10,000 partitions.
     """
     frozen = count()
     while True:
@@ -120,6 +136,7 @@ async def freeze_as_it_grows(count: Callable[[], int]) -> NoReturn:
             # take too long.
             gc.collect(1)
             gc.freeze()
+            await trio.to_thread.run_sync(trim)
 
 
 @asynccontextmanager

@@ -5,7 +5,6 @@ Without the return of free memory, the allocator would permanently occupy its la
 flood of requests.
 """
 
-import ctypes
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -13,14 +12,7 @@ import trio
 
 from ottla.model.seams import Clock
 from ottla.node.network.memory.request_memory import SWEEP_MS, RequestMemory
-
-
-def trim_memory() -> None:
-    """Return the allocator's free memory to the operating system, if the C library supports it
-    (glibc). For 256 MiB this took 7 ms, during which the GIL was released."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+from ottla.node.process_driver import trim_memory
 
 
 async def sweep_periodically(
