@@ -42,7 +42,7 @@ from ottla.bench.performance.performance_rows import (
 )
 from ottla.bench.performance.queue_rows import QUEUE_RECORDS, queue_rows
 from ottla.bench.performance.work_rows import work_rows
-from ottla.bench.processes import shared_once_bytes, usage_of
+from ottla.bench.processes import cpu_seconds, shared_once_bytes, usage_of
 from ottla.bench.programs.franz_client import build_franz, has_go
 from ottla.bench.programs.program_rows import PROGRAMS, program_rows
 from ottla.bench.result import MB
@@ -52,6 +52,8 @@ from ottla.model.errors import ConfigError
 NODES = {ONE: 1, THREE: 3}
 FORM_TIMEOUT_S = 60
 CLIENT_RECORDS = 200_000
+IDLE_WINDOWS = 3
+IDLE_WINDOW_S = 5.0
 DEATHS_OF = THREE
 CLIENTS_OF = ONE
 QUEUES = "queues"
@@ -253,6 +255,7 @@ class PerformanceRun:
         memory = sittings.get("memory")
         time.sleep(SETTLE_S)
         self._weigh(memory, "idle", servers)
+        self._rest(memory, "idle", servers)
         for _, row in rows:
             for cluster in servers.values() if row.prepare else ():
                 assert row.prepare is not None
@@ -295,6 +298,7 @@ class PerformanceRun:
     def _weigh(
         memory: MeasuredGroup | None, row: str, servers: Mapping[str, RunningCluster]
     ) -> None:
+        """Measure the memory of all servers."""
         for name, cluster in servers.items() if memory is not None else ():
             found = {
                 "shared_once_mb": shared_once_bytes(cluster.all_pids) / MB,
@@ -302,6 +306,20 @@ class PerformanceRun:
             }
             assert memory is not None
             memory.add(row, name, found)
+
+    @staticmethod
+    def _rest(
+        memory: MeasuredGroup | None, row: str, servers: Mapping[str, RunningCluster]
+    ) -> None:
+        """Measure the CPU that all servers use without any load."""
+        for _ in range(IDLE_WINDOWS) if memory is not None else ():
+            before = {name: cpu_seconds(list(one.pids.values())) for name, one in servers.items()}
+            time.sleep(IDLE_WINDOW_S)
+            for name, cluster in servers.items():
+                used_s = cpu_seconds(list(cluster.pids.values())) - before[name]
+                figures = {"idle_cpu_ms_per_second": 1_000 * used_s / IDLE_WINDOW_S}
+                assert memory is not None
+                memory.add(row, name, figures)
 
     @property
     def _client_broker(self) -> str:

@@ -93,6 +93,7 @@ GOALS: dict[str, dict[str, RatioGoal]] = {
     "memory": {
         "shared_once_mb": RatioGoal(0.1, False),
         "resident_mb": RatioGoal(0.1, False),
+        "idle_cpu_ms_per_second": RatioGoal(1.0, False),
     },
     "lifecycle": {
         "start_to_ready_s": RatioGoal(0.2, False),
