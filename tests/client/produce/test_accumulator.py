@@ -4,7 +4,12 @@ from collections.abc import Iterable
 
 import pytest
 
-from ottla.client.produce.accumulator import Accumulator, ProducerIdentity
+from ottla.client.produce.accumulator import (
+    FILLED_SHARE,
+    Accumulator,
+    ProducerIdentity,
+    record_bytes,
+)
 from ottla.client.produce.partition_queue import NUMBERING_ERRORS, BatchOutcome, ProducerBatch
 from ottla.model.errors import ErrorCode, RefusedError, row_of
 from ottla.model.ids import ProducerId, TopicPartition
@@ -79,6 +84,20 @@ def test_a_full_batch_leaves_at_once_and_the_next_one_gathers() -> None:
 
     assert 600 < len(batch.encoded or b"") <= 1_000
     assert gathered.drain(BOTH, 0) == []
+
+
+def test_a_batch_with_room_for_few_more_records_is_full() -> None:
+    """The last records would be encoded one by one, each after another look at the batch."""
+    gathered = accumulator(batch_bytes=10_000)
+    first = put(gathered)
+    while put(gathered) is first:
+        pass
+
+    (batch,) = gathered.drain([AT], 0)
+
+    assert batch is first
+    left_bytes = 10_000 - len(batch.encoded or b"")
+    assert record_bytes(None, b"x" * 100, ()) <= left_bytes < 10_000 / FILLED_SHARE
 
 
 def test_flushing_and_want_of_memory_end_the_lingering() -> None:

@@ -57,6 +57,19 @@ def test_the_next_partition_is_another_one_where_there_is_another() -> None:
     assert [deal(0, 0).choose("t", (0,), 100) for _ in range(2)] == [0, 0]
 
 
+def test_a_lone_partition_has_room_for_a_whole_batch_at_any_time() -> None:
+    sticky = deal(0, 0)
+    sticky.choose("t", (0,), 60)
+    whole_bytes = sticky.room_bytes("t")
+    sticky.note("t", 60)
+
+    assert sticky.choose("t", (0,), 60) == 0
+    assert sticky.room_bytes("t") == whole_bytes
+
+    assert sticky.choose("t", (0, 1), 60) == 0  # its bytes count from now on
+    assert sticky.room_bytes("t") == whole_bytes - 60
+
+
 def test_keyless_records_leave_a_partition_that_lost_its_leader() -> None:
     sticky = deal(2, 0)
 

@@ -39,6 +39,10 @@ RECORD_OVERHEAD_BYTES = 26
 headers. These fields are length, attributes, timestamp, offset, key length, value length and
 header count."""
 HEADER_OVERHEAD_BYTES = 10
+FILLED_SHARE = 32
+"""Divisor of a batch's record count. A batch that has room for fewer records than the quotient is
+full. With a larger number, batches are fuller, but their last records are encoded one by one, which
+takes more time than a few more batches."""
 FAILED_BATCH_COUNT_MAX = 1_000
 """Maximum number of failed batches that are stored for `take_unseen_failure`. If there are more,
 the oldest are dropped."""
@@ -153,7 +157,10 @@ class Accumulator:
             # The size was counted with the largest overhead per record; encoded records may be
             # smaller.
             batch.encode_gathered()
-            if batch.size_bytes + charge_bytes > self._batch_bytes:
+            room_bytes = self._batch_bytes - batch.size_bytes
+            if room_bytes < charge_bytes:
+                return None
+            if room_bytes // charge_bytes * FILLED_SHARE < batch.record_count:
                 return None
         batch.append(timestamp_ms, key, value, headers, charge_bytes)
         self.buffered_bytes += charge_bytes

@@ -73,14 +73,15 @@ class StickyPartitions:
         chosen.
 
         Another partition is chosen after about one batch of bytes, or if the current partition has
-        no leader.
+        no leader. If only one partition has a leader, its bytes are not counted.
         """
         assert available
         stay = self._stay.get(topic)
         if stay is None or stay[1] >= self._sticky_bytes or stay[0] not in available:
             others = [one for one in available if stay is None or one != stay[0]] or available
             stay = self._stay[topic] = [others[self._below(len(others))], 0]
-        stay[1] += record_bytes
+        # With one partition, a limit in the middle of a batch would only cost time.
+        stay[1] = stay[1] + record_bytes if len(available) > 1 else 0
         return stay[0]
 
     def note(self, topic: str, record_bytes: int) -> None:
