@@ -1,9 +1,13 @@
 """A consumer's moves between the leader and the replica that the leader prefers (KIP-392)."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
+import trio
+import trio.testing
 
 from ottla.client.fetch import fetch_link
 from ottla.client.fetch.fetch_link import FetchLink, PartitionRequest
@@ -14,7 +18,8 @@ from ottla.model.errors import ErrorCode
 from ottla.model.ids import Epoch, NodeId, Offset, TopicPartition
 from ottla.model.settings.client import ConsumerConfig
 from ottla.model.settings.offset_reset import parse_offset_reset
-from ottla.wire.messages.fetch_response import PartitionData
+from ottla.wire.messages.fetch_request import FetchRequest
+from ottla.wire.messages.fetch_response import FetchResponse, PartitionData
 
 AT = TopicPartition("t", 0)
 LEADER, NEAR, UNKNOWN = NodeId(1), NodeId(2), NodeId(9)
@@ -31,11 +36,12 @@ class Links:
         self.place = self.positions.place(AT)
         self.stale: list[str] = []
         self.moves = 0
+        self.wakes: list[Callable[[], None]] = []
         self.config = ConsumerConfig(client_rack="b", metadata_age_ms_max=1_000)
         cluster: Any = SimpleNamespace(
             known_leader=lambda at: KnownLeader(LEADER, Epoch(1)),
             address_of=lambda node: None if node == UNKNOWN else ("host", 9092),
-            topics={"t": None},
+            topics={"t": SimpleNamespace(topic_id=UUID(int=5))},
         )
         self.leader, self.near = (
             FetchLink(
@@ -53,6 +59,8 @@ class Links:
 
     def _on_moved(self) -> None:
         self.moves += 1
+        for wake in self.wakes:
+            wake()
 
     def _on_failure(self, error: Exception) -> None:
         raise error
@@ -82,6 +90,42 @@ def test_the_replica_that_the_leader_names_is_fetched_from(
 
     monkeypatch.setattr(fetch_link, "now_ms", lambda: NOW_MS + links.config.metadata_age_ms_max)
     assert links.sources() == [LEADER], "the leader is asked again from time to time"
+
+
+class Broker:
+    """A connection to a broker that has no new records."""
+
+    address = "host:9092"
+
+    def __init__(self) -> None:
+        self.asked_s: list[float] = []
+
+    def version_of(self, api_key: int) -> int:
+        return 17
+
+    async def request(self, request: FetchRequest, kind: Any, version: int) -> FetchResponse:
+        self.asked_s.append(trio.current_time())
+        await trio.sleep(0.4)
+        return FetchResponse(session_id=1)
+
+
+async def test_the_link_to_the_leader_wakes_up_when_the_replica_is_not_preferred_any_longer(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """No application polls, no record arrives, and no metadata is requested meanwhile."""
+    links = Links()
+    leader: Any = Broker()
+    near: Any = Broker()
+    links.wakes = [links.leader.wake_up.set, links.near.wake_up.set]
+    links.answer(links.leader, preferred_read_replica=NEAR)  # for one second
+
+    with trio.move_on_after(2):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(links.leader._serve, leader)
+            nursery.start_soon(links.near._serve, near)
+
+    assert near.asked_s == pytest.approx([0.0, 0.4, 0.8])
+    assert leader.asked_s == pytest.approx([1.2, 1.6])
 
 
 def test_a_replica_without_a_known_address_is_looked_up_first(links: Links) -> None:

@@ -126,9 +126,18 @@ class FetchLink(BrokerLink):
             place
             for place in self._positions.fetchable()
             if (leader := known_leader(place.at)) is not None
-            and place.source_of(leader.node, now) == node
+            and (leader.node if place.preferred_node is None else self._source(place, leader, now))
+            == node
             and place.at.topic in self._cluster.topics
         ]
+
+    def _source(self, place: PartitionPlace, leader: KnownLeader, now: int) -> NodeId:
+        """Return the broker to fetch a partition from that has a preferred replica. If the replica
+        is not valid any longer, the leader's link is woken, which may have no other partition."""
+        source = place.source_of(leader.node, now)
+        if place.preferred_node is None:
+            self._on_moved()
+        return source
 
     def _leave_preferred(self, place: PartitionPlace) -> bool:
         """Fetch a partition from its leader again if this link's broker is the partition's
