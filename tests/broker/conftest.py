@@ -107,8 +107,7 @@ class Call:
 
     def __init__(self, api_key: int, version: int, peer: Peer, arrived_ms: int) -> None:
         header = RequestHeader(api_key, version, "test", 0)
-        self.slot = ResponseSlot(self, header, 7)
-        self.context = RequestContext(header, peer, self.slot, arrived_ms)
+        self.slot = self.context = RequestContext(self, header, 7, 0, peer, arrived_ms)
         self.is_completed = False
         self.is_in_steps = False
         """Set if the response was given as steps, which are encoded apart from the loop."""

@@ -12,7 +12,6 @@ from ottla.broker.cluster.own_requests import (
 from ottla.model.errors import ErrorCode
 from ottla.model.settings.broker import BrokerConfig, load_broker_config
 from ottla.node.network.dispatch import Peer, RequestContext
-from ottla.node.network.response_queue import ResponseSlot
 from ottla.node.network.steps import finished
 from ottla.wire.apis import API, CLEAN_LOGS, DRAIN_BROKER, OFFLOAD_LOGS, WRITE_SNAPSHOT
 from ottla.wire.headers import RequestHeader
@@ -90,7 +89,7 @@ async def test_a_change_of_state_is_taken_from_where_the_setting_says(
 
     own = OwnRequests(replace(config_with(), admin_requests=allowed))
     header = RequestHeader(DRAIN_BROKER, 0, "test", 0)
-    context = RequestContext(header, peer(host), ResponseSlot(None, header, 7), 0)  # type: ignore[arg-type]
+    context = RequestContext(None, header, 7, 0, peer(host), 0)  # type: ignore[arg-type]
     answer = await finished(own.guarded(drain)(context, DrainBrokerRequest()))
     if remedy is None:
         assert (answer, len(done)) == (DrainBrokerResponse(), 1)

@@ -142,7 +142,7 @@ class World:
         return self.answer(context, body, ProduceResponse(responses=[]))
 
     def answer(self, context: RequestContext, body: Any, response: Message) -> Any:
-        correlation_id = context.slot.correlation_id
+        correlation_id = context.correlation_id
         self.seen.append((correlation_id, body))
         self.contexts.append(context)
         if correlation_id in self.awaits:
@@ -156,9 +156,9 @@ class World:
         self.connection.on_bytes(memoryview(bytearray(data)), now_ms)
 
     def complete(self, correlation_id: int) -> None:
-        context = next(c for c in self.contexts if c.slot.correlation_id == correlation_id)
+        context = next(c for c in self.contexts if c.correlation_id == correlation_id)
         is_produce = context.header.api_key == PRODUCE
-        context.slot.complete(ProduceResponse() if is_produce else HeartbeatResponse())
+        context.complete(ProduceResponse() if is_produce else HeartbeatResponse())
 
     @property
     def seen_ids(self) -> list[int]:
@@ -305,7 +305,7 @@ def test_take_up_goes_on_past_a_commit_that_is_decided_and_waits_to_be_committed
     assert not world.take_answered_ids(), "answers keep the order of requests"
     for number in (2, 1):
         context = world.contexts[number - 1]
-        context.slot.complete(OffsetCommitResponse())
+        context.complete(OffsetCommitResponse())
     assert world.take_answered_ids() == [1, 2, 3]
 
 
@@ -355,7 +355,7 @@ def test_a_silent_produce_is_followed_by_the_next_answer() -> None:
     world = World()
     world.holds = {1}
     world.feed(produce(1, acks=0) + heartbeat(2))
-    world.contexts[0].slot.complete_silently()
+    world.contexts[0].complete_silently()
     assert world.take_answered_ids() == [2]
 
 
@@ -419,7 +419,7 @@ def test_api_versions_of_an_unknown_version_is_answered_in_version_0() -> None:
     world = World()
 
     def answer(context: RequestContext, _: Any) -> None:
-        context.slot.complete_as(ApiVersionsResponse(error_code=35), 0)
+        context.complete_as(ApiVersionsResponse(error_code=35), 0)
 
     world.dispatcher.register(API_VERSIONS, answer)
     world.dispatcher.on_unsupported_api_versions = answer
@@ -527,7 +527,7 @@ def test_a_closed_connection_gives_its_memory_back_and_parts_from_who_waits_for_
     world.holds = {1}
     world.feed(produce(1) + produce(2, bytes(500))[:100])
     abandoned = []
-    world.contexts[0].slot.on_abandoned = lambda: abandoned.append(1)
+    world.contexts[0].on_abandoned = lambda: abandoned.append(1)
     assert world.memory.reserved_bytes > 0
     world.connection.close()
     world.connection.close()
@@ -540,9 +540,9 @@ def test_a_closed_connection_gives_its_memory_back_and_parts_from_who_waits_for_
 def test_a_muted_connection_reads_nothing_until_the_latest_of_its_delays() -> None:
     world = World()
     world.feed(heartbeat(1), now_ms=100)
-    world.contexts[0].slot.mute_until(500)
-    world.contexts[0].slot.mute_until(900)
-    world.contexts[0].slot.mute_until(300)
+    world.contexts[0].mute_until(500)
+    world.contexts[0].mute_until(900)
+    world.contexts[0].mute_until(300)
     assert world.host.wakes == [500, 900]
     assert not world.connection.wants_bytes
     assert world.take_answered_ids() == [1]
@@ -561,7 +561,7 @@ def test_an_answer_that_cannot_be_written_ends_its_own_connection_only(code: Any
     world.feed(heartbeat(1))
     # The class of a heartbeat's answer may be compiled, and refuses what is no number itself.
     kind = HeartbeatResponse if isinstance(code, int) else LeaveGroupResponse
-    world.contexts[0].slot.complete(kind(error_code=code))
+    world.contexts[0].complete(kind(error_code=code))
     assert len(world.host.faults) == 1
 
 
@@ -574,8 +574,8 @@ def test_a_waiting_request_that_cannot_be_abandoned_keeps_no_other_from_it() -> 
     def fails() -> None:
         raise RuntimeError
 
-    world.contexts[0].slot.on_abandoned = fails
-    world.contexts[1].slot.on_abandoned = lambda: abandoned.append(2)
+    world.contexts[0].on_abandoned = fails
+    world.contexts[1].on_abandoned = lambda: abandoned.append(2)
     world.connection.close()
     assert abandoned == [2]
     assert world.memory.reserved_bytes == 0
@@ -618,9 +618,9 @@ def test_a_trace_knows_the_error_that_the_request_was_answered_with() -> None:
     world.dispatcher.traces = traces
     world.holds = {1, 2}
     world.feed(heartbeat(1))
-    world.contexts[0].slot.complete(HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    world.contexts[0].complete(HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
     world.feed(heartbeat(2))
-    world.contexts[1].slot.complete(HeartbeatResponse())
+    world.contexts[1].complete(HeartbeatResponse())
     world.take_output()
 
     refused, served = traces.take(10)
@@ -634,7 +634,7 @@ def test_a_request_without_an_answer_is_traced_too() -> None:
     world.dispatcher.traces = traces
     world.holds = {1}
     world.feed(produce(1, acks=0))
-    world.contexts[0].slot.complete_silently()
+    world.contexts[0].complete_silently()
 
     assert traces.take(10)[0].name == "Produce"
 
@@ -653,7 +653,7 @@ def test_an_answer_that_is_a_refusal_is_counted_by_its_code() -> None:
     world = World()
     world.holds = {1}
     world.feed(heartbeat(1) + heartbeat(2))
-    world.contexts[0].slot.complete(HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+    world.contexts[0].complete(HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
 
     errors = dict(world.dispatcher.times.errors.samples())
 

@@ -29,7 +29,7 @@ def at_once(context: RequestContext, request: Any) -> WriteTxnMarkersResponse:
 
 
 def by_its_slot(context: RequestContext, request: Any) -> None:
-    context.slot.complete(ANSWER)
+    context.complete(ANSWER)
 
 
 def in_steps(context: RequestContext, request: Any) -> Answer:
@@ -40,7 +40,7 @@ def in_steps(context: RequestContext, request: Any) -> Answer:
 
 def in_steps_by_its_slot(context: RequestContext, request: Any) -> Answer:
     yield
-    context.slot.complete(ANSWER)
+    context.complete(ANSWER)
     return None
 
 
@@ -71,13 +71,13 @@ async def test_an_answer_that_is_given_later_is_waited_for() -> None:
         nursery.start_soon(ask)
         await trio.testing.wait_all_tasks_blocked()
         assert not found
-        held[0].slot.complete(ANSWER)
+        held[0].complete(ANSWER)
     assert found == [ANSWER]
 
 
 async def test_a_fault_of_the_handler_is_raised() -> None:
     def fails(context: RequestContext, request: Any) -> None:
-        context.slot.fail(ZeroDivisionError())
+        context.fail(ZeroDivisionError())
 
     with pytest.raises(ZeroDivisionError):
         await loopback_to(fails).request(ASKED, WriteTxnMarkersResponse)
@@ -88,13 +88,13 @@ async def test_a_request_that_is_given_up_is_abandoned() -> None:
     calls: list[str] = []
 
     def keep(context: RequestContext, request: Any) -> None:
-        context.slot.on_abandoned = lambda: calls.append("abandoned")
+        context.on_abandoned = lambda: calls.append("abandoned")
         held.append(context)
 
     with trio.move_on_after(0):
         await loopback_to(keep).request(ASKED, WriteTxnMarkersResponse)
     assert calls == ["abandoned"]
-    held[0].slot.complete(ANSWER)  # and what comes of it later is nothing to anyone
+    held[0].complete(ANSWER)  # and what comes of it later is nothing to anyone
 
 
 async def test_what_is_not_served_yet_is_refused() -> None:

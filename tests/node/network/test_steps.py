@@ -204,7 +204,7 @@ def dispatched(body: bytes) -> object:
         return MetadataResponse(controller_id=len(request.topics or ()))
 
     header = RequestHeader(METADATA, VERSION, "test", 0)
-    context = RequestContext(header, PEER, slot_of(Owner()), 0)
+    context = RequestContext(Owner(), header, 7, 0, PEER, 0)
     return Dispatcher({METADATA: handle}).dispatch(context, memoryview(body))
 
 

@@ -103,9 +103,9 @@ class QuotaWorld:
         self, api_key: int, frame_bytes: int = 100, version: int = 9, client_id: str = "test"
     ) -> ResponseSlot:
         header = RequestHeader(api_key, version, client_id, 0)
-        slot = ResponseSlot(self.owner, header, 7, self.loop_ns)
-        self.quotas.charge(RequestContext(header, PEER, slot, self.clock.now_ms), frame_bytes)
-        return slot
+        context = RequestContext(self.owner, header, 7, self.loop_ns, PEER, self.clock.now_ms)
+        self.quotas.charge(context, frame_bytes)
+        return context
 
 
 def test_every_limit_that_clients_may_have_is_one_of_a_broker_or_of_the_controller() -> None:
@@ -169,8 +169,8 @@ def test_clients_that_are_throttled_under_ever_new_names_do_not_fill_the_log(
     world.quotas.set_quotas({ANY_CLIENT: {"producer_byte_rate": 1_000}})
     for number in range(100):
         header = RequestHeader(PRODUCE, 9, f"client-{number}", 0)
-        slot = ResponseSlot(world.owner, header, 7, 1)
-        world.quotas.charge(RequestContext(header, PEER, slot, world.clock.now_ms), 99_996)
+        context = RequestContext(world.owner, header, 7, 1, PEER, world.clock.now_ms)
+        world.quotas.charge(context, 99_996)
     assert len(caplog.records) == LINES_PER_WINDOW_MAX
 
 

@@ -123,7 +123,7 @@ class MetadataApi:
             self._purgatory,
             context,
             lambda: all(map(is_settled, missing)),
-            lambda: context.slot.complete_begun(begun(self._answer(context, request, closed))),
+            lambda: context.complete_begun(begun(self._answer(context, request, closed))),
             deadline_ms=context.arrived_ms + CREATION_WAIT_MS_MAX,
         )
 

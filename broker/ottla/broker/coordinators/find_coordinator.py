@@ -168,7 +168,7 @@ class FindCoordinatorApi:
             self._purgatory,
             context,
             lambda: self._has_leaders(topic) or is_refused(),
-            lambda: context.slot.complete_begun(begun(self._response(context, request))),
+            lambda: context.complete_begun(begun(self._response(context, request))),
             deadline_ms=context.arrived_ms + TOPIC_WAIT_MS,
         )
 

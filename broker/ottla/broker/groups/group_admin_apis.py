@@ -109,7 +109,7 @@ class GroupAdminApis:
         pace = StepPace()
 
         def answer(codes: Sequence[ErrorCode]) -> None:
-            context.slot.complete_begun(begun(_deleted(group_ids, codes)))
+            context.complete_begun(begun(_deleted(group_ids, codes)))
 
         collector = AnswerCollector(len(group_ids), answer)
         for at, group_id in enumerate(group_ids):

@@ -202,15 +202,14 @@ class DeleteRecordsApi:
         rest = left[DELETIONS_PER_STEP:]
         if rest:
             return self._later(context, request, response, rest, deleted)
-        slot = context.slot
-        entry = WaitingDeletion(slot, response, deleted)
-        if not entry.try_complete() and not slot.is_abandoned:
+        entry = WaitingDeletion(context, response, deleted)
+        if not entry.try_complete() and not context.is_abandoned:
             self._purgatory.watch(
                 {waiting.partition.high_watermark_key for waiting in deleted},
                 entry,
                 context.arrived_ms + max(0, request.timeout_ms),
             )
-            slot.on_abandoned = lambda: self._purgatory.cancel(entry)
+            context.on_abandoned = lambda: self._purgatory.cancel(entry)
         return None
 
     def _later(self, *state: Any) -> Answer:

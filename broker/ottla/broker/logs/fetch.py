@@ -129,7 +129,7 @@ class Fetch(FetchLimits):
         if bytes_max > api.fetch_bytes_max:
             bytes_max = api.fetch_bytes_max
         self.whole_batches = False
-        charge = context.slot.charge
+        charge = context.charge
         if charge is not None:
             if is_from_follower:
                 charge.is_exempt = True
@@ -322,10 +322,10 @@ class Fetch(FetchLimits):
         A response with many partitions takes several steps. Returns None if the response to a
         `FlatFetch` was encoded directly and sent.
         """
-        slot, session = self.context.slot, self.session
+        context, session = self.context, self.session
         session_id = NO_SESSION if session is None else session.session_id
-        charge = slot.charge
-        if charge is not None and not charge.may_give(reading.byte_count, slot):
+        charge = context.charge
+        if charge is not None and not charge.may_give(reading.byte_count, context):
             return FetchResponse(session_id=session_id)  # without records
         results = reading.results
         if self.opens_session:
@@ -349,8 +349,8 @@ class Fetch(FetchLimits):
                 and not result.aborted
             ):
                 frame = flat_fetch_answer(
-                    slot.correlation_id,
-                    slot.settle_charge(),
+                    context.correlation_id,
+                    context.settle_charge(),
                     session_id,
                     flat.place,
                     result.high_watermark,
@@ -360,7 +360,7 @@ class Fetch(FetchLimits):
                     result.records,
                     result.size,
                 )
-                slot.complete_frame(frame)
+                context.complete_frame(frame)
                 return None
         response = FetchResponse(session_id=session_id)
         add_results(response, self.context, self._api.table, results)
@@ -464,12 +464,12 @@ class WaitingFetch(WaitingEntry):
 
     def on_fault(self, fault: Exception) -> None:
         """Close the client's connection after an unexpected error in this waiting fetch."""
-        self._fetch.context.slot.fail(fault)
+        self._fetch.context.fail(fault)
 
     def _answer(self, reading: FetchReading) -> None:
         result = self._fetch.answer(reading)
         if result is not None:
-            self._fetch.context.slot.complete_begun(result)
+            self._fetch.context.complete_begun(result)
 
 
 class WaitingFetchOfMany(WaitingFetch):
@@ -516,7 +516,7 @@ class WaitingFetchOfMany(WaitingFetch):
 
     def on_expire(self) -> None:
         """Answer the fetch at its timeout, in steps, with the records that are available then."""
-        self._fetch.context.slot.complete_by(self._fetch.read_and_answer())
+        self._fetch.context.complete_by(self._fetch.read_and_answer())
 
 
 def waiting(fetch: Fetch, reading: FetchReading) -> WaitingFetch:
@@ -572,7 +572,7 @@ class FetchApi:
         fetch = Fetch(self, context, request)
         if fetch.is_from_follower:
             if self._times is not None:
-                context.slot.times = self._times.of_followers(context.header.api_version)
+                context.times = self._times.of_followers(context.header.api_version)
             code = self._follower_refusal(context, fetch)
             if code is not ErrorCode.NONE:
                 return begun(self._refuse_follower(request, fetch, code))
@@ -684,7 +684,7 @@ class FetchApi:
         if reading.is_throttled:  # Read again when the rate has fallen.
             wait_ms = min(wait_ms, self.replication_quota.delay_ms())
         self._purgatory.watch(entry.keys, entry, context.arrived_ms + wait_ms)
-        context.slot.on_abandoned = lambda: self._purgatory.cancel(entry)
+        context.on_abandoned = lambda: self._purgatory.cancel(entry)
 
     def _follower_refusal(self, context: RequestContext, limits: FetchLimits) -> ErrorCode:
         """Return the error code with which a follower's whole fetch is refused. Returns NONE for an

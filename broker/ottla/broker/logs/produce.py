@@ -212,14 +212,14 @@ class WaitingProduce(WaitingEntry):
     def on_fault(self, fault: Exception) -> None:
         """Close the producer's connection after an unexpected error, since the outcome of the
         batches is unknown."""
-        self._context.slot.fail(fault)
+        self._context.fail(fault)
 
     def _answer(self) -> None:
         self._api.add_hints(self._context, self._response)
         if self._is_large:
-            self._context.slot.complete_large(self._response)
+            self._context.complete_large(self._response)
         else:
-            self._context.slot.complete(self._response)
+            self._context.complete(self._response)
 
 
 class Produce:
@@ -306,16 +306,15 @@ class ProduceApi:
                         or partition.acknowledgement(outcome.end_offset, acks) is not None
                     )
                 ):
-                    slot = context.slot
                     answer = flat_produce_answer(
-                        slot.correlation_id,
+                        context.correlation_id,
                         request.place,
                         outcome.base_offset,
                         outcome.log_append_time_ms,
                         outcome.log_start_offset,
-                        slot.settle_charge(),
+                        context.settle_charge(),
                     )
-                    slot.complete_frame([answer])
+                    context.complete_frame([answer])
                     return None
                 produce = Produce(context, request)
                 (topic,) = request.topic_data
@@ -597,13 +596,12 @@ class ProduceApi:
     def _answer(self, produce: Produce) -> ProduceResponse | None:
         """Return the Produce response, or None if it waits for acknowledgements."""
         context, request, response = produce.context, produce.request, produce.response
-        slot = context.slot
         if request.acks == ACKS_NONE:
             if produce.is_refused or context.has_refused_parts:
                 # acks 0 has no response for an error; the producer sees the connection close.
                 context.close_connection()
             else:
-                slot.complete_silently()
+                context.complete_silently()
             return None
         if not produce.waiting:
             if produce.is_refused:
@@ -618,7 +616,7 @@ class ProduceApi:
             entry,
             context.arrived_ms + max(0, request.timeout_ms),
         )
-        slot.on_abandoned = lambda: self._purgatory.cancel(entry)
+        context.on_abandoned = lambda: self._purgatory.cancel(entry)
         return None
 
     def add_hints(self, context: RequestContext, response: ProduceResponse) -> None:

@@ -114,7 +114,7 @@ class MarkerRequest:
         marker of the request."""
         self._open_count -= 1
         if not self._open_count:
-            self._context.slot.complete(self.response)
+            self._context.complete(self.response)
 
 
 class WaitingMarker(NamedTuple):
@@ -129,7 +129,7 @@ class WaitingMarkers(WaitingEntry):
     """Uncommitted transaction markers of a WriteTxnMarkers request, which waits in the
     purgatory."""
 
-    __slots__ = ("_open", "_request", "_slot")
+    __slots__ = ("_context", "_open", "_request")
     kind = "WriteTxnMarkers"
 
     def __init__(
@@ -137,7 +137,7 @@ class WaitingMarkers(WaitingEntry):
     ) -> None:
         super().__init__()
         self._request = request
-        self._slot = context.slot
+        self._context = context
         self._open = markers
 
     @property
@@ -172,7 +172,7 @@ class WaitingMarkers(WaitingEntry):
     def on_fault(self, fault: Exception) -> None:
         """Close the coordinator's connection after an unexpected error, since the outcome of the
         markers is unknown."""
-        self._slot.fail(fault)
+        self._context.fail(fault)
 
 
 class WriteTxnMarkersApi:
@@ -239,7 +239,7 @@ class WriteTxnMarkersApi:
             entry,
             context.arrived_ms + self._timeout_ms,
         )
-        context.slot.on_abandoned = lambda: self._purgatory.cancel(entry)
+        context.on_abandoned = lambda: self._purgatory.cancel(entry)
 
     def _write(
         self,

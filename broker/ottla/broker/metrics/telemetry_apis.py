@@ -141,7 +141,7 @@ class TelemetryApis:
             error = failure or ErrorCode.NONE
             self._instances.on_ingested(instance, error)
             is_full = error is ErrorCode.THROTTLING_QUOTA_EXCEEDED
-            context.slot.complete(
+            context.complete(
                 PushTelemetryResponse(error_code=error, throttle_time_ms=full_ms if is_full else 0)
             )
 

@@ -202,7 +202,7 @@ class OpenResponse:
 
 def _serve(context: RequestContext, request: Any, ask: Ask, form: ResponseForm) -> Answer:
     response = form.response()
-    waiting = OpenResponse(context.slot, response)
+    waiting = OpenResponse(context, response)
     pace = StepPace()
     for topic in request.topics if request.group_id.strip() else ():
         found = form.topic(topic_id=topic.topic_id)

@@ -53,7 +53,7 @@ class ShareAcknowledgement:
     def _conclude(self) -> None:
         self._left -= 1
         if not self._left:
-            self._context.slot.complete(self._response())
+            self._context.complete(self._response())
 
     def _response(self) -> ShareAcknowledgeResponse:
         delivery = self._delivery

@@ -119,7 +119,7 @@ class ShareFetch:
         object store."""
         self._acks_left = 0
         self._is_read = False
-        charge = context.slot.charge
+        charge = context.charge
         if charge is not None:
             self.bytes_max = charge.fetch_bytes_max(self.bytes_max)
             self.bytes_min = min(self.bytes_min, self.bytes_max)
@@ -322,8 +322,8 @@ class ShareFetch:
         quota does not allow the records, undo the acquisitions instead."""
         figures = self.api.delivery.figures
         bodies = [one.read.records_of(one.ranges) for one in acquired]
-        charge = self.context.slot.charge
-        if charge is not None and not charge.may_give(sum(map(len, bodies)), self.context.slot):
+        charge = self.context.charge
+        if charge is not None and not charge.may_give(sum(map(len, bodies)), self.context):
             for one in acquired:
                 one.read.led.share.give_back(one.ranges)
                 self.api.delivery.ports.purgatory.wake(one.read.led)
@@ -361,7 +361,7 @@ class ShareFetch:
         outcome."""
         if self._is_read and not self._acks_left:
             self._is_read = False  # Sent once.
-            self.context.slot.complete(self.response())
+            self.context.complete(self.response())
 
     def response(self) -> ShareFetchResponse:
         """Build the ShareFetch response from its entries, with the leaders of refused
@@ -436,7 +436,7 @@ class WaitingShareFetch(WaitingEntry):
 
     def on_fault(self, fault: Exception) -> None:
         """Close the client's connection after an unexpected error in this waiting ShareFetch."""
-        self._fetch.context.slot.fail(fault)
+        self._fetch.context.fail(fault)
 
 
 class RefusedSession(WaitingEntry):
@@ -598,12 +598,12 @@ class ShareFetchApi:
         wait_ms = max(fetch.wait_ms, DISK_WAIT_MS) if fetch.is_cold else fetch.wait_ms
         purgatory = self.delivery.ports.purgatory
         purgatory.watch(entry.wake_keys, entry, context.arrived_ms + wait_ms)
-        context.slot.on_abandoned = lambda: purgatory.cancel(entry)
+        context.on_abandoned = lambda: purgatory.cancel(entry)
 
     def _refuse_later(self, context: RequestContext, wait_ms: int) -> None:
-        entry, purgatory = RefusedSession(context.slot), self.delivery.ports.purgatory
+        entry, purgatory = RefusedSession(context), self.delivery.ports.purgatory
         purgatory.watch((entry,), entry, context.arrived_ms + wait_ms)
-        context.slot.on_abandoned = lambda: purgatory.cancel(entry)
+        context.on_abandoned = lambda: purgatory.cancel(entry)
 
 
 def _fetches(request: ShareFetchRequest) -> bool:

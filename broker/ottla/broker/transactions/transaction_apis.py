@@ -116,7 +116,7 @@ class TransactionApis:
         version = context.api_version
 
         def answer(answer: NamedProducer | ErrorCode) -> None:
-            context.slot.complete(_initialised(answer, version))
+            context.complete(_initialised(answer, version))
 
         has_id = request.producer_id != NO_PRODUCER_ID
         has_epoch = request.producer_epoch != NO_EPOCH_GIVEN
@@ -170,7 +170,7 @@ class TransactionApis:
         def answer(answer: Any) -> None:
             if isinstance(answer, ErrorCode):
                 answer = client_code_of(AddPartitionsToTxnRequest, answer, version)
-            context.slot.complete(
+            context.complete(
                 AddPartitionsToTxnResponse(
                     results_by_topic_v3_and_below=list(_results(topics, answer))
                 )
@@ -191,7 +191,7 @@ class TransactionApis:
         asked = request.transactions
 
         def answer(answers: Sequence[Any]) -> None:
-            context.slot.complete(
+            context.complete(
                 AddPartitionsToTxnResponse(
                     results_by_transaction=[
                         AddPartitionsToTxnResult(
@@ -329,7 +329,7 @@ class TransactionApis:
 
         def answer(code: ErrorCode) -> None:
             own_code = client_code_of(AddOffsetsToTxnRequest, code, version)
-            context.slot.complete(AddOffsetsToTxnResponse(error_code=own_code))
+            context.complete(AddOffsetsToTxnResponse(error_code=own_code))
 
         topic = self._image().topic(OFFSETS_TOPIC)
         if topic is None:
@@ -364,7 +364,7 @@ class TransactionApis:
                 )
             else:
                 response = EndTxnResponse()
-            context.slot.complete(response)
+            context.complete(response)
 
         self._coordinator.perform(
             request.transactional_id,

@@ -106,10 +106,9 @@ class AdminApi:
         throttle_ms = answer.throttle_time_ms
         if throttle_ms > 0:
             # Only this broker can throttle the client: controllers see brokers, not its connection.
-            context.slot.mute_until(self._now_ms() + throttle_ms)
+            context.mute_until(self._now_ms() + throttle_ms)
 
-        slot = context.slot
-        is_plain = slot.amend is None and slot.charge is None and slot.trace is None
+        is_plain = context.amend is None and context.charge is None and context.trace is None
         response_kind = response_class(request.API_KEY)
         if (
             is_plain
@@ -156,9 +155,9 @@ class AdminApi:
 
         def give() -> None:
             if isinstance(answer, bytes):
-                context.slot.complete_body(answer)
+                context.complete_body(answer)
             else:
-                context.slot.complete(answer)
+                context.complete(answer)
 
         if isinstance(answer, Message) and is_seen():
             return answer

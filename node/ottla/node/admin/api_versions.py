@@ -111,7 +111,7 @@ class ApiVersionsApi:
 
     def handle_unsupported(self, context: RequestContext, request: object) -> None:
         """Answer an ApiVersions request of an unsupported version, with a response of version 0."""
-        context.slot.complete_as(
+        context.complete_as(
             ApiVersionsResponse(
                 error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=list(_rows_of(API_VERSIONS))
             ),

@@ -107,9 +107,9 @@ def answer_when(
 ) -> None:
     """Call `answer` when `is_there` returns True, or at the deadline (in milliseconds of the
     monotonic clock). `answer` is not called if the client disconnects before."""
-    if is_there() or context.slot.is_abandoned:
+    if is_there() or context.is_abandoned:
         answer()
         return
-    entry = ImageWait(context.slot, is_there, answer)
-    context.slot.on_abandoned = lambda: purgatory.cancel(entry)
+    entry = ImageWait(context, is_there, answer)
+    context.on_abandoned = lambda: purgatory.cancel(entry)
     purgatory.watch((IMAGE_CHANGED,), entry, deadline_ms)

@@ -199,7 +199,7 @@ class Gate:
         setattr(request, elements.field, allowed)
         into = plan_of(self._key, version).into
         if allowed or elements.parts.is_served_empty:
-            context.slot.amend = partial(_put_into, into, places)
+            context.amend = partial(_put_into, into, places)
             return handler(context, request)
         response = response_class(self._key)()
         setattr(response, into, places)
@@ -229,7 +229,7 @@ class Gate:
 
     def _note_refused_part(self, context: RequestContext, code: ErrorCode) -> None:
         self._note(self._key, code)
-        trace = context.slot.trace
+        trace = context.trace
         if trace is not None and not trace.error_code:
             trace.error_code = code
 

@@ -556,19 +556,21 @@ class Connection:
             return self._clock.now_ns()
         headers = self._headers
         header = headers.decode(frame)
-        slot = ResponseSlot(self, header, headers.correlation_id, started_ns)
-        self._responses.slots.append(slot)
+        context = RequestContext(
+            self, header, headers.correlation_id, started_ns, self.peer, now_ms
+        )
+        self._responses.slots.append(context)
         self.request_count += 1
-        result = self._dispatcher.dispatch(RequestContext(header, self.peer, slot, now_ms), frame)
+        result = self._dispatcher.dispatch(context, frame)
         if result is not None and isinstance(result, Message):
-            slot.complete_as(result, header.api_version)
+            context.complete_as(result, header.api_version)
             result = None
         ended_ns = self._clock.now_ns()
-        if slot.is_done:
-            if slot.times is not None:
-                slot.times.note_prompt(started_ns - self._clock.turn_ns, ended_ns - started_ns)
+        if context.is_done:
+            if context.times is not None:
+                context.times.note_prompt(started_ns - self._clock.turn_ns, ended_ns - started_ns)
         else:
-            self._await(slot, result, ended_ns)
+            self._await(context, result, ended_ns)
         return ended_ns
 
     def _await(self, slot: ResponseSlot, pending: Pending | None, handled_ns: int) -> None:

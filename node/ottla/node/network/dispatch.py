@@ -3,7 +3,7 @@
 Pure. A handler is called inline and returns one of three results:
 
 * a response message, which is sent now;
-* None: the handler has completed `context.slot`, or stores it and completes it later (purgatory);
+* None: the handler has completed `context`, or stores it and completes it later (purgatory);
 * a coroutine, or steps (see `steps.py`), which runs in the server's nursery and ends with one of
   the first two results. No further request of the connection is started until this one is answered.
 
@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Protocol, TypeAlias
 
+from ottla.model.compiled import mypyc_attr
 from ottla.model.errors import ProtocolError
 from ottla.model.limits import KIB, MIB
 from ottla.model.security.acls import ANONYMOUS_USER, AclOperation, ResourceType
@@ -34,7 +35,7 @@ from ottla.node.network.loop_clock import LoopClock
 from ottla.node.network.request_times import RequestTimes, Times
 from ottla.node.network.request_traces import RequestTraces
 from ottla.node.network.response_cache import ANYONE, ClientKey, ListenerKey, ResponseCache
-from ottla.node.network.response_queue import ResponseSlot
+from ottla.node.network.response_queue import ResponseSlot, SlotOwner
 from ottla.node.network.steps import Answer, ThreadWork
 from ottla.node.network.turn_end import TurnEnd
 from ottla.wire.apis import API, API_VERSIONS, request_class, response_class
@@ -205,22 +206,28 @@ class Permissions(Protocol):
         ...
 
 
-class RequestContext:
-    """Context of a request for its handler: all properties of the request except its body.
+@mypyc_attr(allow_interpreted_subclasses=True)
+class RequestContext(ResponseSlot):
+    """Context of a request for its handler: all properties of the request except its body, and the
+    slot for its response, which the handler completes if it does not return the response.
 
-    `arrived_ms` is the monotonic arrival time in milliseconds. `slot` receives the response if the
-    handler does not return it. `permissions` is None if everything is allowed: without an
-    authorizer, and for a broker's own requests.
+    `arrived_ms` is the monotonic arrival time in milliseconds. `permissions` is None if everything
+    is allowed: without an authorizer, and for a broker's own requests.
     """
 
-    __slots__ = ("arrived_ms", "header", "peer", "permissions", "slot")
+    __slots__ = ("arrived_ms", "peer", "permissions")
 
     def __init__(
-        self, header: RequestHeader, peer: Peer, slot: ResponseSlot, arrived_ms: int
+        self,
+        owner: SlotOwner,
+        header: RequestHeader,
+        correlation_id: int,
+        started_ns: int,
+        peer: Peer,
+        arrived_ms: int,
     ) -> None:
-        self.header = header
+        ResponseSlot.__init__(self, owner, header, correlation_id, started_ns)
         self.peer = peer
-        self.slot = slot
         self.arrived_ms = arrived_ms
         self.permissions: Permissions | None = None
 
@@ -234,7 +241,7 @@ class RequestContext:
     def has_refused_parts(self) -> bool:
         """True if authorization removed elements from the request, because the client may not
         access them."""
-        return self.slot.amend is not None
+        return self.amend is not None
 
     @property
     def client_id(self) -> str | None:
@@ -244,7 +251,7 @@ class RequestContext:
     def close_connection(self) -> None:
         """Close the client's connection after the responses to earlier requests. With acks=0, the
         close is the only sign of an error."""
-        self.slot.complete_and_close()
+        self.complete_and_close()
 
 
 class Route:
@@ -289,8 +296,8 @@ class Quotas(Protocol):
     """True if a quota is set for any client."""
 
     def charge(self, context: RequestContext, frame_bytes: int) -> None:
-        """Start charging a received request to its client's quotas. The charge is stored in the
-        request's response slot."""
+        """Start charging a received request to its client's quotas. The charge is stored in
+        `context`."""
         ...
 
 
@@ -430,15 +437,14 @@ class Dispatcher:
             assert self.on_unsupported_api_versions is not None
             return self.on_unsupported_api_versions(context, None)
         route, times = found
-        slot = context.slot
-        slot.times = times
+        context.times = times
         if self.traces is not None:
-            slot.trace = self.traces.begin(
+            context.trace = self.traces.begin(
                 header,
                 context.peer,
                 context=trace_context_of(frame, header.body_at),
                 received_ns=self.clock.turn_ns,
-                taken_ns=slot.started_ns,
+                taken_ns=context.started_ns,
             )
         if self.quotas is not None and self.quotas.is_active:
             self.quotas.charge(context, len(frame))
@@ -446,7 +452,7 @@ class Dispatcher:
             return self._serve_from_cache(route.cache, route, context, frame)
         if (
             route.read_flat is not None
-            and slot.trace is None
+            and context.trace is None
             and (request := route.read_flat(frame, header.body_at, header.api_version)) is not None
         ):
             if self.gates is not None and self.gates.is_active:
@@ -546,13 +552,13 @@ class Dispatcher:
 
 
 def _complete_encoded(context: RequestContext, body: bytes) -> None:
-    """Complete the response slot of a request with a cached response body. A throttled client gets
+    """Complete a request with a cached response body. A throttled client gets
     a copy that contains its throttle time."""
-    slot, header = context.slot, context.header
-    throttle_ms = slot.settle_charge()
+    header = context.header
+    throttle_ms = context.settle_charge()
     if throttle_ms:
         response: Any = decode(response_class(header.api_key), header.api_version, body)
         if hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = throttle_ms
             body = encode(response, header.api_version)
-    slot.complete_body(body)
+    context.complete_body(body)

@@ -23,14 +23,14 @@ R = TypeVar("R", bound=Message)
 NO_CONNECTION = -1
 
 
-class LoopbackSlot(ResponseSlot):
-    """Slot for the response to a request that this broker sends to itself. The response is stored
-    as a message and not encoded."""
+class LoopbackContext(RequestContext):
+    """Context of a request that this broker sends to itself. The response is stored as a message
+    and not encoded."""
 
     __slots__ = ("answered", "fault", "response")
 
-    def __init__(self, header: RequestHeader) -> None:
-        super().__init__(NullSlotOwner(), header, 0)
+    def __init__(self, header: RequestHeader, peer: Peer, arrived_ms: int) -> None:
+        super().__init__(NullSlotOwner(), header, 0, 0, peer, arrived_ms)
         self.answered = trio.Event()
         self.response: Message | None = None
         self.fault: Exception | None = None
@@ -96,8 +96,8 @@ class Loopback:
         """
         api_key = message.API_KEY
         version = self.version_of(api_key) if version is None else version
-        slot = LoopbackSlot(RequestHeader(api_key, version, None, 0))
-        context = RequestContext(slot.header, self._peer, slot, self._clock.monotonic_ms())
+        header = RequestHeader(api_key, version, None, 0)
+        context = LoopbackContext(header, self._peer, self._clock.monotonic_ms())
         try:
             result: Any = self._dispatcher.serve_own(context, message)
             while isinstance(result, Generator | Coroutine):
@@ -106,13 +106,13 @@ class Loopback:
                 else:
                     result = await _stepped(result)
             if result is None:
-                await slot.answered.wait()
-                if slot.fault is not None:
-                    raise slot.fault
-                result = slot.response
+                await context.answered.wait()
+                if context.fault is not None:
+                    raise context.fault
+                result = context.response
         finally:
-            if not slot.is_done:
-                slot.abandon()
+            if not context.is_done:
+                context.abandon()
         assert isinstance(result, response)
         return result
 

@@ -304,12 +304,12 @@ class RequestQuotas:
 
     def charge(self, context: RequestContext, frame_bytes: int) -> None:
         """Start charging a received request to its client's quotas. The charge is stored in the
-        request's response slot.
+        request's context.
 
         A Produce request is charged for the bytes of its frame now. These bytes were read even if
         the request is refused later.
         """
-        header, slot = context.header, context.slot
+        header = context.header
         api_key, client_id = header.api_key, header.client_id or ""
         user, arrived_ms = context.peer.user, context.arrived_ms
         is_watched = self.traffic.is_watched
@@ -323,14 +323,14 @@ class RequestQuotas:
             charge = RequestCharge(self, user, client_id, arrived_ms)
         else:
             return
-        slot.charge = charge
+        context.charge = charge
         if api_key in EXEMPT:
             charge.is_exempt = True
         elif api_key == PRODUCE:
             size = FRAME_LENGTH_BYTES + frame_bytes
             delay_ms = self.produce.record(user, client_id, size, arrived_ms)
             if delay_ms:
-                charge.throttle(slot, delay_ms, arrived_ms)
+                charge.throttle(context, delay_ms, arrived_ms)
 
     def _counts_bytes_of(self, api_key: int) -> bool:
         if api_key == PRODUCE:

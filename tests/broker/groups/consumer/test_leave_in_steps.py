@@ -52,7 +52,7 @@ def leave(coordinator: CoordinatorDouble, names: list[str]) -> tuple[Any, int]:
     turn_count = 1
     if is_steps(steps):
         turn_count += sum(1 for _ in steps)
-    return context.slot.answer, turn_count
+    return context.answer, turn_count
 
 
 @pytest.mark.interpreted_only("passes a double of the coordinator")

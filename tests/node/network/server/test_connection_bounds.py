@@ -53,8 +53,8 @@ async def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
 
 async def test_a_muted_connection_is_answered_again_after_its_delay() -> None:
     def on_request(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-        if context.slot.correlation_id == 1:
-            context.slot.mute_until(context.arrived_ms + 50)
+        if context.correlation_id == 1:
+            context.mute_until(context.arrived_ms + 50)
         return HeartbeatResponse()
 
     clock = RealClock()

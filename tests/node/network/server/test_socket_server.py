@@ -97,7 +97,7 @@ async def test_a_coroutine_of_a_handler_is_run_and_answers_keep_their_order() ->
         return HeartbeatResponse(error_code=27)
 
     def on_first(context: RequestContext, request: HeartbeatRequest) -> Any:
-        return later() if context.slot.correlation_id == 1 else HeartbeatResponse()
+        return later() if context.correlation_id == 1 else HeartbeatResponse()
 
     async with (
         serving(Dispatcher({HEARTBEAT: on_first})) as server,
@@ -122,7 +122,7 @@ async def test_an_answer_completed_from_another_task_leaves_at_once() -> None:
         await stream.send_all(heartbeat(1))
         while not contexts:
             await trio.lowlevel.checkpoint()
-        contexts[0].slot.complete(HeartbeatResponse())
+        contexts[0].complete(HeartbeatResponse())
         with trio.fail_after(60):
             assert (await read_answer(stream))[0] == 1
 
@@ -135,7 +135,7 @@ async def test_what_is_done_once_at_the_end_of_a_turn_answers_all_of_its_request
     def write() -> None:
         counts.append(len(waiting))
         for context in waiting:
-            context.slot.complete(OffsetCommitResponse())
+            context.complete(OffsetCommitResponse())
         waiting.clear()
 
     def on_commit(context: RequestContext, request: OffsetCommitRequest) -> None:
@@ -168,7 +168,7 @@ async def _counts_of_ends(others_count: int) -> list[int]:
     def write() -> None:
         counts.append(len(waiting))
         for context in waiting:
-            context.slot.complete(OffsetCommitResponse())
+            context.complete(OffsetCommitResponse())
         waiting.clear()
 
     def on_commit(context: RequestContext, request: OffsetCommitRequest) -> None:
@@ -215,8 +215,8 @@ async def test_a_client_that_closes_right_after_its_last_request_loses_none() ->
     seen: list[int] = []
 
     def on_produce(context: RequestContext, request: ProduceRequest) -> None:
-        seen.append(context.slot.correlation_id)
-        context.slot.complete_silently()
+        seen.append(context.correlation_id)
+        context.complete_silently()
 
     async with serving(Dispatcher({PRODUCE: on_produce})) as server:
         async with await connect(server) as stream:
@@ -268,8 +268,8 @@ async def framing(path: Path, size: int) -> AsyncIterator[tuple[SocketServer, by
         file = disk.open(str(path))
 
         def on_fetch(context: RequestContext, request: FetchRequest) -> None:
-            start = struct.pack(">ii", 4 + size + 3, context.slot.correlation_id)
-            context.slot.complete_frame([start, FileSlice(file, 0, size), b"end"])
+            start = struct.pack(">ii", 4 + size + 3, context.correlation_id)
+            context.complete_frame([start, FileSlice(file, 0, size), b"end"])
 
         async with serving(Dispatcher({FETCH: on_fetch}), disk=disk) as server:
             yield server, data + b"end"
@@ -398,7 +398,7 @@ async def test_a_bug_in_a_handler_closes_its_connection_and_nothing_else(
         raise fault
 
     def on_request(context: RequestContext, request: HeartbeatRequest) -> Any:
-        if context.slot.correlation_id == 3:
+        if context.correlation_id == 3:
             return HeartbeatResponse()
         if is_coroutine:
             return fails_later()
@@ -428,7 +428,7 @@ async def test_a_handlers_tasks_may_fail_while_others_of_them_are_cancelled() ->
             nursery.start_soon(fails)
 
     def on_request(context: RequestContext, request: HeartbeatRequest) -> Any:
-        is_bad = context.slot.correlation_id == 1
+        is_bad = context.correlation_id == 1
         return fails_in_a_nursery() if is_bad else HeartbeatResponse()
 
     async with (

@@ -73,7 +73,7 @@ class MembershipApis:
                 answer = failed_join(answer, request.member_id)
             if answer.protocol_name is None and version < NULL_PROTOCOL_FROM:
                 answer.protocol_name = ""
-            context.slot.complete(answer)
+            context.complete(answer)
 
         config = self._config
         timeout_ms = request.session_timeout_ms
@@ -96,7 +96,7 @@ class MembershipApis:
         def answer(answer: SyncGroupResponse | ErrorCode) -> None:
             if isinstance(answer, ErrorCode):
                 answer = SyncGroupResponse(error_code=answer)
-            context.slot.complete(answer)
+            context.complete(answer)
 
         names_protocol = request.protocol_type is not None and request.protocol_name is not None
         if not request.group_id:
@@ -114,7 +114,7 @@ class MembershipApis:
         """Pass a Heartbeat request to the coordinator, which answers it at once."""
 
         def answer(code: ErrorCode) -> None:
-            context.slot.complete(HeartbeatResponse(error_code=code))
+            context.complete(HeartbeatResponse(error_code=code))
 
         if not request.group_id:
             answer(ErrorCode.INVALID_GROUP_ID)
@@ -133,11 +133,11 @@ class MembershipApis:
 
         def answer(answer: Any) -> None:
             if isinstance(answer, ErrorCode):
-                context.slot.complete(LeaveGroupResponse(error_code=answer))
+                context.complete(LeaveGroupResponse(error_code=answer))
             elif is_single:
-                context.slot.complete(LeaveGroupResponse(error_code=answer[0]))
+                context.complete(LeaveGroupResponse(error_code=answer[0]))
             else:
-                context.slot.complete(_left(members, answer))
+                context.complete(_left(members, answer))
 
         if not request.group_id:
             answer(ErrorCode.INVALID_GROUP_ID)
@@ -165,10 +165,10 @@ class MembershipApis:
             codes: list[ErrorCode] = []
             for one in answers:
                 if isinstance(one, ErrorCode):
-                    context.slot.complete(LeaveGroupResponse(error_code=one))
+                    context.complete(LeaveGroupResponse(error_code=one))
                     return
                 codes += one
-            context.slot.complete_begun(begun(_left_in_steps(members, codes)))
+            context.complete_begun(begun(_left_in_steps(members, codes)))
 
         collector = AnswerCollector(len(starts), answer)
         for at, start in enumerate(starts):

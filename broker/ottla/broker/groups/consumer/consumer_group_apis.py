@@ -63,14 +63,14 @@ class ConsumerGroupApis:
         def answer(answer: ConsumerGroupHeartbeatResponse | ErrorCode) -> None:
             if isinstance(answer, ErrorCode):
                 answer = refused_heartbeat(RefusedError(answer))
-            context.slot.complete(answer)
+            context.complete(answer)
 
         try:
             if not self.is_served():
                 raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
             check_heartbeat(request, context.api_version, self._config.consumer_assignors)
         except RefusedError as refusal:
-            context.slot.complete(refused_heartbeat(refusal))
+            context.complete(refused_heartbeat(refusal))
             return
         heartbeat = MemberHeartbeat(request, client_of(context), answer, context.permissions)
         self._coordinator.perform(

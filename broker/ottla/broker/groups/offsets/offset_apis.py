@@ -94,7 +94,7 @@ class OffsetApis:
 
         def answer(found: Sequence[Any]) -> None:
             steps = self._fetched(groups, found, version, context.permissions)
-            context.slot.complete_begun(begun(steps))
+            context.complete_begun(begun(steps))
 
         gathering = AnswerCollector(len(groups), answer)
         for at, group in enumerate(groups):
@@ -253,10 +253,10 @@ class OffsetApis:
             codes: dict[tuple[str, int], ErrorCode] = {}
             for piece, said in zip(pieces, answers, strict=True):
                 if isinstance(said, ErrorCode):
-                    context.slot.complete(OffsetDeleteResponse(error_code=said))
+                    context.complete(OffsetDeleteResponse(error_code=said))
                     return
                 codes.update(zip(piece, said, strict=True))
-            context.slot.complete_begun(begun(_deleted(named, codes)))
+            context.complete_begun(begun(_deleted(named, codes)))
 
         gathering = AnswerCollector(len(pieces), answer)
         for at, piece in enumerate(pieces):

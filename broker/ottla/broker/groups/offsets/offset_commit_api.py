@@ -118,7 +118,7 @@ class OffsetCommitApi:
                     if row[0] not in partitions:
                         break
                 else:
-                    commit = FlatTopicCommit(context.slot, committer, request.rows)
+                    commit = FlatTopicCommit(context, committer, request.rows)
                     group_id = committer.topic.group_id
                     self._coordinator.perform(group_id, commit.answer, commit.decide, is_write=True)
                     return None
@@ -178,7 +178,7 @@ class OffsetCommitApi:
                     codes += [said] * sum(len(commit.rows) for commit in piece)
                 else:
                     codes += [code for topic in said for code in topic]
-            context.slot.complete_begun(begun(_response(request, found, codes, version)))
+            context.complete_begun(begun(_response(request, found, codes, version)))
 
         collector = AnswerCollector(len(pieces), answer)
         for at, piece in enumerate(pieces):

@@ -206,7 +206,7 @@ class TransactionalOffsetsApi:
                     codes += each[0]
             for (at, which), code in zip(known, codes, strict=True):
                 answers[at][which].error_code = code
-            context.slot.complete(response)
+            context.complete(response)
 
         gathering = AnswerCollector(len(pieces), answer)
         commit = TransactionalCommit(request, version)

@@ -34,14 +34,14 @@ class ShareGroupApis:
         def answer(answer: ShareGroupHeartbeatResponse | ErrorCode) -> None:
             if isinstance(answer, ErrorCode):
                 answer = refused_share_heartbeat(RefusedError(answer))
-            context.slot.complete(answer)
+            context.complete(answer)
 
         try:
             if not self._is_served():
                 raise RefusedError(ErrorCode.UNSUPPORTED_VERSION)
             check_share_heartbeat(request)
         except RefusedError as refusal:
-            context.slot.complete(refused_share_heartbeat(refusal))
+            context.complete(refused_share_heartbeat(refusal))
             return
         heartbeat = ShareHeartbeat(request, client_of(context), answer)
         self._coordinator.perform(

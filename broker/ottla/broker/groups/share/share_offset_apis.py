@@ -99,7 +99,7 @@ class ShareOffsetApis:
         pace = StepPace()
 
         def on_all(found: Sequence[DescribeShareGroupOffsetsResponseGroup]) -> None:
-            context.slot.complete(DescribeShareGroupOffsetsResponse(groups=list(found)))
+            context.complete(DescribeShareGroupOffsetsResponse(groups=list(found)))
 
         collector = AnswerCollector(len(groups), on_all)
         for at, asked in enumerate(groups):
@@ -203,7 +203,7 @@ class ShareOffsetApis:
         def answer(codes: Sequence[ErrorCode] | ErrorCode | RefusedError) -> None:
             if isinstance(codes, ErrorCode | RefusedError):
                 refusal = codes if isinstance(codes, RefusedError) else RefusedError(codes)
-                context.slot.complete(
+                context.complete(
                     AlterShareGroupOffsetsResponse(
                         error_code=refusal.code, error_message=refusal.message
                     )
@@ -211,7 +211,7 @@ class ShareOffsetApis:
                 return
             for place, code in zip(places, codes, strict=True):
                 _refuse_place(place, code)
-            context.slot.complete(response)
+            context.complete(response)
 
         try:
             self._check(request.group_id, (len(one.partitions) for one in request.topics))
@@ -247,7 +247,7 @@ class ShareOffsetApis:
         def answer(deleted: Sequence[DeletedOffsets] | ErrorCode | RefusedError) -> None:
             if isinstance(deleted, ErrorCode | RefusedError):
                 refusal = deleted if isinstance(deleted, RefusedError) else RefusedError(deleted)
-                context.slot.complete(
+                context.complete(
                     DeleteShareGroupOffsetsResponse(
                         error_code=refusal.code, error_message=refusal.message
                     )
@@ -260,7 +260,7 @@ class ShareOffsetApis:
                 )
                 _refuse_place(place, one.code, one.reason)
                 response.responses.append(place)
-            context.slot.complete(response)
+            context.complete(response)
 
         names = list(dict.fromkeys(one.topic_name for one in request.topics))
         try:

@@ -37,7 +37,6 @@ from ottla.model.seams import Clock, Rng
 from ottla.model.settings.broker import BrokerConfig
 from ottla.node.network.dispatch import Dispatcher, Peer, RequestContext
 from ottla.node.network.loopback_driver import NullSlotOwner
-from ottla.node.network.response_queue import ResponseSlot
 from ottla.node.network.steps import finished
 from ottla.proto import controller_pb2 as pb
 from ottla.storage.losses.log_losses import LogLoss
@@ -78,13 +77,13 @@ NO_PARTITIONS: Mapping[int, Partition] = {}
 OnAnswer = Callable[[Any], None]
 
 
-class AnswerSlot(ResponseSlot):
-    """Slot for the response to one request. In a real broker, the slot belongs to a connection."""
+class WalkedContext(RequestContext):
+    """Context of one request. In a real broker, the context belongs to a connection."""
 
     __slots__ = ("_on_answer",)
 
-    def __init__(self, on_answer: OnAnswer, header: RequestHeader) -> None:
-        super().__init__(NullSlotOwner(), header, 0)
+    def __init__(self, on_answer: OnAnswer, header: RequestHeader, now_ms: int) -> None:
+        super().__init__(NullSlotOwner(), header, 0, 0, PEER, now_ms)
         self._on_answer = on_answer
 
     def complete(self, response: Message) -> None:
@@ -209,20 +208,16 @@ class BrokerLife:
     def fetch(self, request: FetchRequest, now_ms: int, on_answer: OnAnswer) -> None:
         """Serve a fetch request. `on_answer` receives the response at once, or when enough data is
         available."""
-        slot = AnswerSlot(on_answer, FETCH_HEADER)
-        response = self.core.data.fetch.handle(
-            RequestContext(FETCH_HEADER, PEER, slot, now_ms), request
-        )
+        context = WalkedContext(on_answer, FETCH_HEADER, now_ms)
+        response = self.core.data.fetch.handle(context, request)
         if response is not None:
             on_answer(response)
 
     def produce(self, request: ProduceRequest, now_ms: int, on_answer: OnAnswer) -> None:
         """Serve a produce request. `on_answer` receives the response at once, or when the records
         are committed."""
-        slot = AnswerSlot(on_answer, PRODUCE_HEADER)
-        response = self.core.data.produce.handle(
-            RequestContext(PRODUCE_HEADER, PEER, slot, now_ms), request
-        )
+        context = WalkedContext(on_answer, PRODUCE_HEADER, now_ms)
+        response = self.core.data.produce.handle(context, request)
         if response is not None:
             on_answer(response)
 
@@ -231,8 +226,7 @@ class BrokerLife:
     ) -> None:
         """Serve a DeleteRecords request. `on_answer` receives the response at once, or when all
         replicas have deleted the records."""
-        slot = AnswerSlot(on_answer, DELETE_HEADER)
-        context = RequestContext(DELETE_HEADER, PEER, slot, now_ms)
+        context = WalkedContext(on_answer, DELETE_HEADER, now_ms)
         run_now(finished(self.core.data.delete_records.handle(context, request)))
 
     # --- following ----------------------------------------------------------------------------
