@@ -134,7 +134,7 @@ async def a_renamed_file_keeps_its_handles(disk: Disk, root: str) -> None:
     assert replaced.pread(0, 20) == b"replaced"
     moved.pwrite(5, [b"!"])
     assert await disk.read_file(f"{root}/b") == b"moved!"
-    assert moved.path == f"{root}/a"
+    assert moved.path == replaced.path == f"{root}/b"
     assert await _refuses_later(FileNotFoundError, disk.rename(f"{root}/none", f"{root}/c"))
     moved.close()
     replaced.close()

@@ -1,6 +1,6 @@
 """A handle's path follows renames of its parents, and ends with its name."""
 
-from ottla.storage.disk.file_places import FilePlaces, Folder, place_of
+from ottla.storage.disk.file_places import FilePlaces, Folder, path_of, place_of
 
 
 class FakeHandle:
@@ -9,6 +9,7 @@ class FakeHandle:
     def __init__(self, places: "FilePlaces[FakeHandle]", path: str) -> None:
         self.folder: Folder | None = None
         self.name = ""
+        self.last_path = ""
         places.add(path, self)
 
 
@@ -36,6 +37,8 @@ def test_a_directory_of_the_old_name_has_nothing_of_the_renamed_one() -> None:
     assert place_of(new) == "/data/t-0/1.log"
     places.remove(old)
     assert places.at("/data/t-0.x-delete/1.log") == []
+    assert place_of(old) is None
+    assert path_of(old) == "/data/t-0.x-delete/1.log"
 
 
 def test_two_handles_of_one_file_go_together_until_one_is_closed() -> None:

@@ -406,7 +406,7 @@ async def test_offsets_too_far_for_an_int32_go_to_a_new_segment(bench: Workbench
 async def test_a_roll_is_reported_and_its_flush_seals_the_old_segment(bench: Workbench) -> None:
     log = await bench.open(LogConfig())
     rolls: list[Offset | None] = []
-    log.hooks.owner = CallbackOwner(on_roll=lambda: rolls.append(log.unflushed_roll_offset))
+    log.state.owner = CallbackOwner(on_roll=lambda: rolls.append(log.unflushed_roll_offset))
     append(log, ONE)
     log.config = replace(log.config, segment_bytes=len(ONE))
 

@@ -65,7 +65,7 @@ class Life:
         async def keep_recovery_point() -> None:
             self.recovery_checkpoint = log.recovery_checkpoint
 
-        log.hooks.owner = CallbackOwner(
+        log.state.owner = CallbackOwner(
             on_log_start_raised=keep_start, on_offsets_decreased=keep_recovery_point
         )
         self.log = log

@@ -388,7 +388,7 @@ async def test_a_deleted_topics_task_leaves_its_successors_files_alone(
     disk = await world_disk()
     async with started(disk) as logs:
         log = await logs.create(A0, OLD, LogConfig(segment_bytes=1_000))
-        log.hooks.owner = NO_OWNER
+        log.state.owner = NO_OWNER
         log.assign_epoch(Epoch(7), Offset(0))
         for _ in range(4):
             append(log, b"x" * 800)

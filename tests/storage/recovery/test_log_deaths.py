@@ -193,7 +193,7 @@ async def test_a_truncation_below_what_a_start_trusts_says_so_before_it_ends() -
     async def note() -> None:
         said.append(log.recovery_checkpoint)
 
-    log.hooks.owner = CallbackOwner(on_offsets_decreased=note)
+    log.state.owner = CallbackOwner(on_offsets_decreased=note)
     await log.truncate_to(trusted_end)
     assert said == []
 

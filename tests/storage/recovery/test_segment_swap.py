@@ -330,7 +330,7 @@ def test_a_truncation_waits_for_the_end_of_a_cleaning() -> None:
     async def stop(offset: Offset) -> None:
         calls.append((offset, log.end_offset))
 
-    log.hooks.owner = CallbackOwner(
+    log.state.owner = CallbackOwner(
         before_truncation=stop, after_truncation=lambda: calls.append("resumed")
     )
 

@@ -91,9 +91,9 @@ class ColdReads:
     def note_read(self, partition: Partition, piece: FileSlice) -> None:
         """Load the bytes after a slice of a log file in advance, if the slice's reader has waited
         before and reads sequentially."""
-        path = piece.file.path
-        readers = self.readers.get(path, [])
-        for reader in readers:
+        if not self.readers:
+            return  # the usual case
+        for reader in self.readers.get(piece.file.path, []):
             if reader.position <= piece.position <= reader.ahead_to:
                 reader.position = piece.position
                 if reader.ahead_to < piece.position + piece.length + AHEAD_BYTES:

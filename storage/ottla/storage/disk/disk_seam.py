@@ -61,7 +61,7 @@ class DiskFile(Protocol):
 
     @property
     def path(self) -> str:
-        """Path under which the file was opened. A rename does not change this value."""
+        """Current path of the file, or its last path if the file no longer has a name."""
         ...
 
     @property

@@ -72,6 +72,9 @@ class PlacedFile(Protocol):
     folder: Folder | None
     """Directory of the file, or None if the file no longer has a name."""
     name: str
+    last_path: str
+    """Last path of a file that no longer has a name. Unused before: a string for each file would
+    take 130 bytes."""
 
 
 F = TypeVar("F", bound=PlacedFile)
@@ -80,6 +83,11 @@ F = TypeVar("F", bound=PlacedFile)
 def place_of(file: PlacedFile) -> str | None:
     """Return the current path of a file, or None if the file no longer has a name."""
     return None if file.folder is None else f"{file.folder.path}/{file.name}"
+
+
+def path_of(file: PlacedFile) -> str:
+    """Return the current path of a file, or the last one if the file no longer has a name."""
+    return place_of(file) or file.last_path
 
 
 class FilePlaces(Generic[F]):
@@ -96,9 +104,11 @@ class FilePlaces(Generic[F]):
 
     def remove(self, file: F) -> None:
         """Remove a file handle from the tree."""
-        folder, file.folder = file.folder, None
+        folder = file.folder
         if folder is None:
             return
+        file.last_path = path_of(file)
+        file.folder = None
         left = tuple(each for each in folder.files_of(file.name) if each is not file)
         folder.set_files(file.name, left)
         if not left:

@@ -16,7 +16,7 @@ import trio
 from ottla.model.compiled import mypyc_attr
 from ottla.storage.disk.descriptor_cache import CLEAN, NEW_DIRT, DescriptorCache
 from ottla.storage.disk.disk_seam import Chunk, NotCachedError
-from ottla.storage.disk.file_places import FilePlaces, Folder, place_of
+from ottla.storage.disk.file_places import FilePlaces, Folder, path_of, place_of
 
 OPEN_FILES_MAX = 512
 """Maximum number of closable files whose descriptors are kept open. With a smaller number, files
@@ -49,11 +49,11 @@ class RealFile:
         "_identity",
         "_is_given_up",
         "_is_rewritten",
-        "_path",
         "_pin_count",
         "dirt",
         "folder",
         "is_set_apart",
+        "last_path",
         "name",
         "was_used",
     )
@@ -61,7 +61,7 @@ class RealFile:
     def __init__(self, path: str, fd: int, cache: "OpenRealFiles | None" = None) -> None:
         """Wrap a file descriptor. With a `cache`, the descriptor may be closed while the file is
         idle. `fd` may then also be -1 for a file that is not open yet."""
-        self._path = path
+        self.last_path = path if cache is None else ""
         self._fd = fd
         self._pin_count = 0
         self._is_given_up = False
@@ -83,8 +83,8 @@ class RealFile:
 
     @property
     def path(self) -> str:
-        """Path under which the file was opened. A rename does not change this value."""
-        return self._path
+        """Current path of the file, or its last path if the file no longer has a name."""
+        return path_of(self)
 
     @property
     def fsyncs(self) -> "Fsyncs":
@@ -122,7 +122,7 @@ class RealFile:
     def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
         """Write all chunks in order to the file, starting at `position`."""
         if self._is_given_up:
-            raise OSError(errno.EBADF, "the file is closed", self._path)
+            raise OSError(errno.EBADF, "the file is closed", self.path)
         fd = self._fd
         if fd < 0:
             fd = self._open_on_loop()
@@ -260,7 +260,7 @@ class RealFile:
             return
         place = place_of(self)
         if place is None:
-            raise OSError(errno.ENOENT, "the file has lost its name", self._path)
+            raise OSError(errno.ENOENT, "the file has lost its name", self.path)
         assert self._cache is not None
         for path in (place, *self._cache.places_to_come(place)):
             fd = self._opened(path)
@@ -307,8 +307,8 @@ class RealFile:
     def _open_on_loop(self) -> int:
         cache = self._cache
         if cache is None or (self._is_given_up and self._pin_count == 0):
-            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
-        cache.make_room(self._path)
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
+        cache.make_room(self.path)
         self.open_if_needed()
         cache.descriptors.add(self)
         return self._fd

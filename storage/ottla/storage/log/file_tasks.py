@@ -10,26 +10,18 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 
-def _do_nothing() -> None:
-    """Do nothing. All logs share this default callback, because a function object for each log
-    takes 150 bytes."""
-
-
-class FileTasks:
-    """Count of the running tasks that use the files of one log."""
-
-    __slots__ = ("count", "on_idle")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.on_idle: Callable[[], None] = _do_nothing
-        """Function that is called when the last task that uses the log's files has ended."""
+def ignore_idle_files() -> None:
+    """Default of `HasFileTasks.on_files_idle` for a log whose directory is not being renamed. Does
+    nothing. A function object for each log would take 150 bytes."""
 
 
 class HasFileTasks(Protocol):
     """Interface of an object whose methods are counted as tasks that use a log's files."""
 
-    file_tasks: FileTasks
+    file_task_count: int
+    """Number of running tasks that use the log's files."""
+    on_files_idle: Callable[[], None]
+    """Function that is called when the last task that uses the log's files has ended."""
 
 
 S = TypeVar("S", bound=HasFileTasks)
@@ -44,14 +36,13 @@ def file_task(
     log's files."""
 
     async def counted(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        tasks = self.file_tasks
-        tasks.count += 1
+        self.file_task_count += 1
         try:
             return await method(self, *args, **kwargs)
         finally:
-            tasks.count -= 1
-            if not tasks.count:
-                tasks.on_idle()
+            self.file_task_count -= 1
+            if not self.file_task_count:
+                self.on_files_idle()
 
     counted.__doc__ = method.__doc__
     return counted

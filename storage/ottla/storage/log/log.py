@@ -3,10 +3,10 @@
 Only the event loop writes to the log. Plain methods never await. Operations that may take long
 (fsync, truncation, removal) are awaited, and the caller must not append during a truncation. A log
 consists of its state and of components that act on it; each component documents its invariants. A
-disk failure of any file is reported through `hooks.owner`.
+disk failure of any file is reported through `state.owner`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 from uuid import UUID
 
@@ -14,12 +14,11 @@ from ottla.model.ids import NO_EPOCH, NO_OFFSET, Epoch, Offset, OffsetAndEpoch
 from ottla.model.seams import Rng
 from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.log.appender import Appender
-from ottla.storage.log.file_tasks import FileTasks, file_task
+from ottla.storage.log.file_tasks import file_task, ignore_idle_files
 from ottla.storage.log.flusher import LogFlusher
 from ottla.storage.log.local_segment_source import LocalSegmentSource, producers_at_local_start
 from ottla.storage.log.log_health import LogHealth
 from ottla.storage.log.log_names import LogNames
-from ottla.storage.log.log_owner import LogHooks
 from ottla.storage.log.log_reader import LogRead, LogReader
 from ottla.storage.log.log_state import LogState
 from ottla.storage.log.segment_files import SegmentFiles
@@ -127,10 +126,10 @@ class Log:
         "_files",
         "appender",
         "directory",
-        "file_tasks",
+        "file_task_count",
         "health",
-        "hooks",
         "names",
+        "on_files_idle",
         "reader",
         "state",
         "topic_id",
@@ -147,14 +146,16 @@ class Log:
     ) -> None:
         self.directory = directory
         self.topic_id = topic_id
-        self.hooks = hooks = LogHooks()
-        self.file_tasks = FileTasks()
+        self.file_task_count = 0
+        """Number of running tasks that use the log's files."""
+        self.on_files_idle: Callable[[], None] = ignore_idle_files
+        """Function that is called when the last task that uses the log's files has ended."""
         self.names = names = LogNames(disk, directory, topic_id)
         self.state = state = LogState(disk, directory, config, loaded)
-        self.health = health = LogHealth(directory, hooks)
+        self.health = health = LogHealth(state)
         self._epoch_file = EpochFile(disk, directory, loaded.epochs_data)
         producer_files = ProducerFiles(disk, directory, loaded.snapshots)
-        self._files = files = SegmentFiles(state, health, hooks, names, producer_files, rng)
+        self._files = files = SegmentFiles(state, health, names, producer_files, rng)
         self.appender = Appender(state, health, files)
         self.reader = LogReader(state, health)
         """Reader of the log. Each fetch calls its `read_single` directly, to save a call."""
@@ -167,11 +168,11 @@ class Log:
 
     @property
     def _truncator(self) -> Truncator:
-        return Truncator(self.state, self.health, self.hooks, self._files, self._epoch_file)
+        return Truncator(self.state, self.health, self._files, self._epoch_file)
 
     @property
     def _remover(self) -> SegmentRemover:
-        return SegmentRemover(self.state, self.health, self.hooks, self._files)
+        return SegmentRemover(self.state, self.health, self._files)
 
     # --- state ---
 

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from ottla.model.errors import ErrorCode, RefusedError
 from ottla.storage.disk.disk_errors import in_words, is_disk_failure, is_disk_full
-from ottla.storage.log.log_owner import LogHooks
+from ottla.storage.log.log_state import LogState
 
 NO_ROOM = (
     "the disk of log directory {} is full; retry later: the partition accepts records again as "
@@ -26,11 +26,10 @@ class NoSpaceError(RefusedError):
 class LogHealth:
     """The health of one log: online, or offline with a reason."""
 
-    __slots__ = ("_directory", "_hooks", "failure")
+    __slots__ = ("_state", "failure")
 
-    def __init__(self, directory: str, hooks: LogHooks) -> None:
-        self._directory = directory
-        self._hooks = hooks
+    def __init__(self, state: LogState) -> None:
+        self._state = state
         self.failure: str | None = None
         """Reason why the log is offline, for example a failed disk. None if the log is online."""
 
@@ -42,9 +41,9 @@ class LogHealth:
     def refuse(self, error: OSError) -> NoReturn:
         """Raise the RefusedError for an OSError of the log's disk. A failure of the disk takes the
         log offline. A full disk, or a lack of descriptors or memory, does not."""
-        directory = self._directory
+        directory = self._state.directory
         if is_disk_full(error):
-            self._hooks.owner.on_disk_full()
+            self._state.owner.on_disk_full()
         elif is_disk_failure(error):
             self.fail_disk(f"{directory}: {error}")
         raise refusal_of(error, directory.rpartition("/")[0], directory) from error
@@ -61,7 +60,7 @@ class LogHealth:
         first reason is stored."""
         if self.failure is None:
             self.failure = reason
-            self._hooks.owner.on_disk_failed(reason)
+            self._state.owner.on_disk_failed(reason)
 
     def fail(self, reason: str) -> None:
         """Take the log offline for a reason. After several failures, the first reason is stored."""

@@ -5,8 +5,6 @@ The owner is one object with methods. One function object for each notification 
 of memory per partition.
 """
 
-from collections.abc import Callable
-
 from ottla.model.ids import Offset
 
 
@@ -52,16 +50,4 @@ NO_OWNER = LogOwner()
 
 
 def ignore_truncation(offset: Offset) -> None:
-    """Default of `LogHooks.on_truncated` for a log that is not being copied. Does nothing."""
-
-
-class LogHooks:
-    """The owner of one log, and the copy of the log that must follow its truncations."""
-
-    __slots__ = ("on_truncated", "owner")
-
-    def __init__(self) -> None:
-        self.owner: LogOwner = NO_OWNER
-        self.on_truncated: Callable[[Offset], None] = ignore_truncation
-        """Function that is called as soon as a truncation has removed all records from an offset
-        on. A copy of the log can then remove them as well."""
+    """Default of `LogState.on_truncated` for a log that is not being copied. Does nothing."""

@@ -9,9 +9,11 @@ Invariants:
 """
 
 from bisect import bisect_right
+from collections.abc import Callable
 
 from ottla.model.ids import NO_OFFSET, Offset
 from ottla.storage.disk.disk_seam import Disk
+from ottla.storage.log.log_owner import NO_OWNER, ignore_truncation
 from ottla.storage.producers.producer_state import ProducerStates
 from ottla.storage.recovery.recovery import LoadedLog
 from ottla.storage.segments.log_config import LogConfig
@@ -40,6 +42,8 @@ class LogState:
         "is_truncating",
         "local_start_offset",
         "log_start_offset",
+        "on_truncated",
+        "owner",
         "passed",
         "producers",
         "recovery_point",
@@ -52,6 +56,10 @@ class LogState:
         self.disk = disk
         self.directory = directory
         self.config = config
+        self.owner = NO_OWNER
+        self.on_truncated: Callable[[Offset], None] = ignore_truncation
+        """Function that is called as soon as a truncation has removed all records from an offset
+        on. A copy of the log can then remove them as well."""
         self.segments: list[Segment] = loaded.segments
         """The segments of the log, oldest first. The last segment is active: it receives
         appends."""

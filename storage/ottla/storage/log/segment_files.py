@@ -9,7 +9,6 @@ from ottla.model.ids import Offset
 from ottla.model.seams import Rng
 from ottla.storage.log.log_health import LogHealth
 from ottla.storage.log.log_names import LogNames
-from ottla.storage.log.log_owner import LogHooks
 from ottla.storage.log.log_state import LogState
 from ottla.storage.producers.producer_files import ProducerFiles
 from ottla.storage.producers.producer_state import ProducerStates
@@ -19,20 +18,18 @@ from ottla.storage.segments.segment import SEGMENT_OFFSETS_MAX, Segment
 class SegmentFiles:
     """Creator and remover of the files of one log's segments."""
 
-    __slots__ = ("_health", "_hooks", "_rng", "_state", "names", "producer_files")
+    __slots__ = ("_health", "_rng", "_state", "names", "producer_files")
 
     def __init__(
         self,
         state: LogState,
         health: LogHealth,
-        hooks: LogHooks,
         names: LogNames,
         producer_files: ProducerFiles,
         rng: Rng | None,
     ) -> None:
         self._state = state
         self._health = health
-        self._hooks = hooks
         self._rng = rng
         self.names = names
         self.producer_files = producer_files
@@ -69,7 +66,7 @@ class SegmentFiles:
         state.segments.append(new)
         state.unsealed = (*state.unsealed, old)
         self.write_indexes(old)
-        self._hooks.owner.on_roll()
+        self._state.owner.on_roll()
         return new
 
     def create(self, base_offset: Offset, now_ms: int) -> Segment:
@@ -128,7 +125,7 @@ class SegmentFiles:
         state = self._state
         paths = await segment.rename_to_deleted()
         await state.disk.fsync_directory(state.directory)
-        if self._hooks.owner.remove_later(paths, state.config.file_delete_delay_ms):
+        if self._state.owner.remove_later(paths, state.config.file_delete_delay_ms):
             return
         for path in paths:
             with suppress(FileNotFoundError):

@@ -13,7 +13,6 @@ from ottla.model.errors import ErrorCode, RefusedError
 from ottla.model.ids import Offset
 from ottla.storage.disk.disk_errors import is_disk_failure
 from ottla.storage.log.log_health import LogHealth
-from ottla.storage.log.log_owner import LogHooks
 from ottla.storage.log.log_state import LogState
 from ottla.storage.log.segment_files import SegmentFiles
 from ottla.storage.segments.retention import deletable_count
@@ -24,14 +23,11 @@ from ottla.storage.tier.local_plan import plan_local_deletion
 class SegmentRemover:
     """Remover of the oldest segments of one log."""
 
-    __slots__ = ("_files", "_health", "_hooks", "_state")
+    __slots__ = ("_files", "_health", "_state")
 
-    def __init__(
-        self, state: LogState, health: LogHealth, hooks: LogHooks, files: SegmentFiles
-    ) -> None:
+    def __init__(self, state: LogState, health: LogHealth, files: SegmentFiles) -> None:
         self._state = state
         self._health = health
-        self._hooks = hooks
         self._files = files
 
     async def delete_records_before(self, offset: Offset) -> None:
@@ -63,7 +59,7 @@ class SegmentRemover:
 
     async def _keep_log_start(self) -> None:
         offset = self._state.log_start_offset
-        await self._hooks.owner.on_log_start_raised()
+        await self._state.owner.on_log_start_raised()
         state = self._state
         state.durable_start_offset = max(state.durable_start_offset, offset)
 

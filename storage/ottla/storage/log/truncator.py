@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from ottla.model.ids import NO_OFFSET, Offset
 from ottla.storage.disk.disk_seam import when_cached
 from ottla.storage.log.log_health import LogHealth
-from ottla.storage.log.log_owner import LogHooks
 from ottla.storage.log.log_state import LogState
 from ottla.storage.log.segment_files import SegmentFiles
 from ottla.storage.producers.producer_snapshot import decode_snapshot
@@ -23,19 +22,17 @@ from ottla.storage.segments.segment import Segment
 class Truncator:
     """Truncator of one log: removes records from the end of the log."""
 
-    __slots__ = ("_epoch_file", "_files", "_health", "_hooks", "_state")
+    __slots__ = ("_epoch_file", "_files", "_health", "_state")
 
     def __init__(
         self,
         state: LogState,
         health: LogHealth,
-        hooks: LogHooks,
         files: SegmentFiles,
         epoch_file: EpochFile,
     ) -> None:
         self._state = state
         self._health = health
-        self._hooks = hooks
         self._files = files
         self._epoch_file = epoch_file
 
@@ -64,7 +61,7 @@ class Truncator:
             return await self._truncate_to(offset)
         finally:
             state.note_hole(state.hole_offset)
-            self._hooks.owner.after_truncation()
+            self._state.owner.after_truncation()
 
     async def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Remove all records of the log durably. It is then empty, and begins and ends at
@@ -74,7 +71,7 @@ class Truncator:
             await self._end_cleaning(min(offset, self._state.log_start_offset))
             await self._begin_again_at(offset)
         finally:
-            self._hooks.owner.after_truncation()
+            self._state.owner.after_truncation()
 
     async def begin_at(
         self,
@@ -99,15 +96,15 @@ class Truncator:
         try:
             await self._end_cleaning(min(log_start_offset, self._state.log_start_offset))
             await self._begin_again_at(offset, log_start_offset, known, producers)
-            await self._hooks.owner.on_log_start_raised()
+            await self._state.owner.on_log_start_raised()
         except OSError as error:
             self._health.refuse(error)
         finally:
-            self._hooks.owner.after_truncation()
+            self._state.owner.after_truncation()
 
     async def _end_cleaning(self, offset: Offset) -> None:
         try:
-            await self._hooks.owner.before_truncation(offset)
+            await self._state.owner.before_truncation(offset)
         except OSError as error:
             self._health.refuse(error)
         self._health.check_online()
@@ -147,7 +144,7 @@ class Truncator:
             position = active.size_bytes if place is None else place[0]
             active.cut(position=position, end_offset=end_offset)
             state.end_offset = end_offset
-            self._hooks.on_truncated(end_offset)
+            self._state.on_truncated(end_offset)
             state.high_watermark = min(state.high_watermark, end_offset)
             state.recovery_point = min(state.recovery_point, end_offset)
             state.epochs.truncate_from_end(end_offset)
@@ -207,7 +204,7 @@ class Truncator:
         state.log_start_offset = offset if log_start_offset is None else log_start_offset
         state.recovery_point, state.hole_offset = offset, None
         state.copied_offset = NO_OFFSET
-        self._hooks.on_truncated(Offset(0))
+        self._state.on_truncated(Offset(0))
         state.epochs = EpochCache() if epochs is None else epochs
         self._epoch_file.forget()
         state.unsealed = ()
@@ -245,4 +242,4 @@ class Truncator:
         watermark below their earlier values `checkpoint` and `high_watermark`."""
         state = self._state
         if state.recovery_checkpoint < checkpoint or state.high_watermark < high_watermark:
-            await self._hooks.owner.on_offsets_decreased()
+            await self._state.owner.on_offsets_decreased()

@@ -98,23 +98,23 @@ class PlacedLogOwner(LogOwner):
     """Owner of one log that is online in a log directory: the log manager, its cleaner, and the
     upkeep of the directory."""
 
-    __slots__ = ("_directory", "_log", "_manager", "_partition")
+    __slots__ = ("_manager", "_partition", "directory", "log")
 
     def __init__(
         self, manager: "LogManager", partition: TopicPartition, log: Log, directory: LogDirectory
     ) -> None:
         self._manager = manager
         self._partition = partition
-        self._log = log
-        self._directory = directory
+        self.log = log
+        self.directory = directory
 
     def on_disk_failed(self, reason: str) -> None:
         """Take the log directory offline, because a file of the log has failed."""
-        self._manager.fail_directory(self._directory, reason)
+        self._manager.fail_directory(self.directory, reason)
 
     def on_disk_full(self) -> None:
         """Report that the disk of the log directory is full."""
-        self._directory.free_space.note_refused()
+        self.directory.free_space.note_refused()
 
     def on_roll(self) -> None:
         """Schedule a flush of the log, which has rolled."""
@@ -122,20 +122,20 @@ class PlacedLogOwner(LogOwner):
 
     async def on_offsets_decreased(self) -> None:
         """Write the checkpoints of the directory after a truncation of the log."""
-        await self._manager._write_lower_checkpoints(self._directory)
+        await self._manager._write_lower_checkpoints(self.directory)
 
     async def on_log_start_raised(self) -> None:
         """Write the log's start offset to the checkpoint of its directory."""
-        await self._manager._keep_log_start(self._directory, self._partition, self._log)
+        await self._manager._keep_log_start(self.directory, self._partition, self.log)
 
     def remove_later(self, paths: list[str], delay_ms: int) -> bool:
         """Schedule the removal of files that were renamed to `.deleted`."""
-        self._manager._upkeep[self._directory].removal.add(paths, delay_ms)
+        self._manager._upkeep[self.directory].removal.add(paths, delay_ms)
         return True
 
     async def before_truncation(self, offset: Offset) -> None:
         """Stop a compaction of the log before its records from an offset on are removed."""
-        await self._manager.cleaner.prepare_truncation(self._partition, self._log, offset)
+        await self._manager.cleaner.prepare_truncation(self._partition, self.log, offset)
 
     def after_truncation(self) -> None:
         """Allow compactions of the log again."""
@@ -167,7 +167,7 @@ class LogManager:
         self._clock = clock
         self._rng = rng
         self._errors = errors or UnexpectedErrors()
-        self._placed: dict[TopicPartition, PlacedLog] = {}
+        self._placed: dict[TopicPartition, PlacedLogOwner] = {}
         self.offline_reasons: dict[TopicPartition, str] = {}
         self.known_losses = KnownLosses(disk)
         self._start = LogStart(self, disk, clock, rng, config.recovery_threads_per_dir)
@@ -245,7 +245,8 @@ class LogManager:
 
     def placed(self, partition: TopicPartition) -> PlacedLog | None:
         """Return a partition's log with its log directory, or None if the log is not online."""
-        return self._placed.get(partition)
+        placed = self._placed.get(partition)
+        return None if placed is None else PlacedLog(placed.log, placed.directory)
 
     @property
     def previous_broker_epoch(self) -> int:
@@ -333,16 +334,17 @@ class LogManager:
     def place(self, partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
         """Bring a partition's log online, and become its owner."""
         assert partition not in self._placed
-        self._placed[partition] = PlacedLog(log, directory)
+        owner = PlacedLogOwner(self, partition, log, directory)
+        self._placed[partition] = log.state.owner = owner
         self._log_counts[directory.path] += 1
         log.share_producer_budget(self._producer_budget)
-        log.hooks.owner = PlacedLogOwner(self, partition, log, directory)
 
     def displace(self, partition: TopicPartition) -> PlacedLog | None:
         """Take a partition's log out of use. Returns the log and its log directory, or None if the
         log is not online."""
-        placed = self._placed.pop(partition, None)
+        placed = self.placed(partition)
         if placed is not None:
+            del self._placed[partition]
             self._log_counts[placed.directory.path] -= 1
         return placed
 

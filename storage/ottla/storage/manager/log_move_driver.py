@@ -32,6 +32,7 @@ from ottla.storage.directories.log_directory_driver import LogDirectory
 from ottla.storage.disk.directory_names import future_name
 from ottla.storage.disk.disk_seam import Disk, NotCachedError
 from ottla.storage.disk.slice import FileSlice, SliceError
+from ottla.storage.log.file_tasks import ignore_idle_files
 from ottla.storage.log.log import Log, open_log
 from ottla.storage.log.log_owner import LogOwner, ignore_truncation
 from ottla.storage.log.log_reader import LogRead
@@ -141,7 +142,7 @@ class LogMove:
 
         Raises RefusedError, CorruptDataError or OSError if either log or its disk fails.
         """
-        self.source.hooks.on_truncated = self._on_truncated
+        self.source.state.on_truncated = self._on_truncated
         try:
             self.copy = await self._begin()
             await self._catch_up(self.copy)
@@ -155,8 +156,8 @@ class LogMove:
                     await self._bring_in_lacking()
                     await trio.sleep(RETRY_S)
         finally:
-            self.source.hooks.on_truncated = ignore_truncation
-            self.source.file_tasks.on_idle = _idle
+            self.source.state.on_truncated = ignore_truncation
+            self.source.on_files_idle = ignore_idle_files
 
     async def remove_copy(self) -> None:
         """Remove the files of the log's copy, which the partition does not use.
@@ -186,7 +187,7 @@ class LogMove:
         path = self._path = f"{self.target.path}/{name}"
         await self._disk.makedirs(path)
         copy = await self._open(path)
-        copy.hooks.owner = _CopyOwner(self._ports)
+        copy.state.owner = _CopyOwner(self._ports)
         if self.source.local_start_offset > NOTHING:
             await self._begin_again(copy)
         return copy
@@ -310,15 +311,15 @@ class LogMove:
             self.has_name = True
         await self._disk.fsync_directory(self.target.path)
         renamed = await self._open(path)
-        renamed.hooks.owner = _CopyOwner(self._ports)
+        renamed.state.owner = _CopyOwner(self._ports)
         return renamed
 
     async def _switch_in_idle_iteration(self, copy: Log) -> bool:
         """Switch to the copy in an event-loop iteration in which no task uses the files of the
         moving log. Returns True if the partition switched."""
-        tasks = self.source.file_tasks
+        source = self.source
         failure: list[Exception] = []
-        if tasks.count:
+        if source.file_task_count:
             quiet = trio.Event()
 
             def on_idle() -> None:
@@ -328,9 +329,9 @@ class LogMove:
                 except Exception as error:  # raised in another task, which must not fail
                     failure.append(error)
 
-            tasks.on_idle = on_idle
+            source.on_files_idle = on_idle
             await quiet.wait()
-            tasks.on_idle = _idle
+            source.on_files_idle = ignore_idle_files
         else:
             self._switch_to_copy(copy)
         if failure:
@@ -393,7 +394,3 @@ class _CopyOwner(LogOwner):
     def on_disk_failed(self, reason: str) -> None:
         """Take the target directory offline."""
         self._ports.fail_target(reason)
-
-
-def _idle() -> None:
-    """Default callback for the end of a move for which no task waits. Does nothing."""

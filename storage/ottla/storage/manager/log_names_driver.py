@@ -185,7 +185,7 @@ async def free_name(
 
 async def wait_until_idle(log: Log) -> None:
     """Wait until no task uses the files of a log that was taken out of use."""
-    while log.file_tasks.count:
+    while log.file_task_count:
         idle = trio.Event()
-        log.file_tasks.on_idle = idle.set
+        log.on_files_idle = idle.set
         await idle.wait()

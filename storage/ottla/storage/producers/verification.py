@@ -48,11 +48,6 @@ class Verification:
         self.begun_ms = begun_ms
 
 
-_NONE: dict[int, Verification] = {}
-"""Dict that logs without verifications share. It always stays empty: the first verification of a
-log is added by assigning a new dict."""
-
-
 class Verifications:
     """Transactions of one log that have no batch in the log yet, with their verification guards
     (tokens that permit the first append)."""
@@ -60,7 +55,7 @@ class Verifications:
     __slots__ = ("by_producer",)
 
     def __init__(self) -> None:
-        self.by_producer: dict[int, Verification] = _NONE
+        self.by_producer: dict[int, Verification] = {}
         """Transactions that wait for their first batch in the log, by producer id."""
 
     def __len__(self) -> int:
@@ -90,10 +85,7 @@ class Verifications:
             if len(self.by_producer) >= VERIFICATIONS_MAX:
                 del self.by_producer[next(iter(self.by_producer))]
             found = Verification(epoch, sequence, now_ms)
-            if self.by_producer:
-                self.by_producer[producer_id] = found
-            else:
-                self.by_producer = {producer_id: found}
+            self.by_producer[producer_id] = found
         elif epoch > found.epoch:
             found.epoch = epoch
             found.lowest_sequence = sequence

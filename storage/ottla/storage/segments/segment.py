@@ -102,7 +102,7 @@ def max_timestamp_of(header: bytes | bytearray) -> int:
 
 
 _NONE_RECENT: dict[int, tuple[int, int]] = {}
-"""Dict that segments with few appended batches share. It always stays empty."""
+"""Dict that segments without earlier batches, or without batches, share. It always stays empty."""
 
 
 class Segment:
@@ -196,7 +196,8 @@ class Segment:
         self._behind_found = _NOTHING_FOUND
         """End of the batch that the last look-up in this segment found, as the offset and the file
         position directly after the batch."""
-        self._recent: dict[int, tuple[int, int]] = {}
+        # The first batch of a file replaces the shared dict.
+        self._recent: dict[int, tuple[int, int]] = _NONE_RECENT if known_bytes == 0 else {}
         """File position and size in bytes of each of the most recently appended batches, by base
         offset."""
         self._recent_before: dict[int, tuple[int, int]] = _NONE_RECENT
@@ -323,6 +324,7 @@ class Segment:
         position = self.size_bytes
         if position == 0:
             self.first_timestamp_ms = max_timestamp
+            self._recent = {}
         if max_timestamp > self.max_timestamp_ms:
             self.max_timestamp_ms = max_timestamp
             self.max_timestamp_offset = last_offset

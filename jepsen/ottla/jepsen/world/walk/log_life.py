@@ -241,7 +241,7 @@ class LogLife:
         self._is_restarted = True
         self.figures["recoveries"] += 1
         self.log = log
-        log.hooks.owner = _LifeOwner(self)
+        log.state.owner = _LifeOwner(self)
         self._recovery_checkpoint = min(self._recovery_checkpoint, log.recovery_checkpoint)
         storage.check_whole(log, model)
         if self.chance.below(8) == 1:
@@ -259,7 +259,7 @@ class LogLife:
         if after[:2] + after[3:] != before[:2] + before[3:]:
             raise Violation("RecoveryIsIdempotent", f"{before}, then {after}")
         storage.check_whole(again, self.model)
-        again.hooks.owner = _LifeOwner(self)
+        again.state.owner = _LifeOwner(self)
         self.log = again
 
     def keep_recovery_point(self) -> None:
