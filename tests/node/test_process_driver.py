@@ -5,6 +5,7 @@ import resource
 import signal
 import subprocess
 import sys
+from threading import Event
 
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -104,18 +105,21 @@ def test_frozen_objects_are_out_of_the_collectors_sight() -> None:
 
 async def test_what_comes_later_is_frozen_too_once_it_is_much(autojump_clock: MockClock) -> None:
     there = 10
-    trims: list[None] = []
+    trimmed = Event()
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(freeze_as_it_grows, lambda: there, lambda: trims.append(None))
+            nursery.start_soon(freeze_as_it_grows, lambda: there, trimmed.set)
             await wait_all_tasks_blocked()
+            await trio.sleep(GROWTH_LOOK_S / 2)
             for grown, is_frozen in ((GROWTH_MIN - 1, False), (1, True), (1, False)):
                 there += grown
                 gc.unfreeze()
-                trims.clear()
-                await trio.sleep(1.5 * GROWTH_LOOK_S)
+                await trio.sleep(GROWTH_LOOK_S)
                 assert (gc.get_freeze_count() > 0) == is_frozen
-                assert (len(trims) == 1) == is_frozen
+                await trio.sleep(GROWTH_LOOK_S)
+                # Another thread sets the event, in real time.
+                assert trimmed.wait(10.0 if is_frozen else 0.0) == is_frozen
+                trimmed.clear()
             nursery.cancel_scope.cancel()
     finally:
         gc.freeze()  # as tests/conftest.py has frozen the modules and tests

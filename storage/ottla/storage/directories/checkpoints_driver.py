@@ -246,8 +246,11 @@ class Checkpoints:
         """Return the topic ids for the side file: the ids of all current checkpoint lines, and the
         ids of `lines`, which the caller is about to write."""
         used = self._named()
-        kept = {key: found for key, found in self._topic_ids.items() if key in used}
-        return kept | {key: line.topic_id for key, line in lines.items()}
+        found = {key: topic_id for key, topic_id in self._topic_ids.items() if key in used}
+        # Added one by one, because the union of two dicts takes twice the memory of its entries.
+        for key, line in lines.items():
+            found[key] = line.topic_id
+        return found
 
     def _named(self) -> set[TopicPartition]:
         return {partition for lines in self._lines.values() for partition in lines}
@@ -262,4 +265,6 @@ class Checkpoints:
         before = self._lines[name]
         self._lines[name] = before | lines
         await self._disk.write_atomically(f"{self._path}/{name}", format_checkpoint(lines))
+        # Files with equal lines share them, such as those of logs without records.
+        lines = next((each for each in self._durable.values() if each == lines), lines)
         self._lines[name] = self._durable[name] = lines
