@@ -296,8 +296,8 @@ def facts_of(path: Path) -> ModuleFacts:
         text=text,
         has_docstring=bool(ast.get_docstring(tree)),
         statement_count=len(tree.body),
-        imported=tuple(imported(tree)),
-        modules_imported=frozenset(modules_imported(tree)),
+        imported=tuple(imported(nodes)),
+        modules_imported=frozenset(modules_imported(nodes)),
         classes=tuple(node.name for node in nodes if isinstance(node, ast.ClassDef)),
         functions=tuple(
             (node.name, (node.end_lineno or 0) - node.lineno)
@@ -310,9 +310,9 @@ def facts_of(path: Path) -> ModuleFacts:
     )
 
 
-def imported(tree: ast.Module) -> Iterator[str]:
-    """Yield the dotted name of every module that a file imports."""
-    for node in ast.walk(tree):
+def imported(nodes: list[ast.AST]) -> Iterator[str]:
+    """Yield the dotted name of every module that the nodes of a file import."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level > 0:
@@ -445,15 +445,14 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def modules_imported(tree: ast.AST) -> set[str]:
-    """Return the possible modules among the imports of a tree, those for type checkers too."""
+def modules_imported(nodes: list[ast.AST]) -> set[str]:
+    """Return the possible modules among the imports of a file, those for type checkers too."""
     found: set[str] = set()
-    for node in ast.iter_child_nodes(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        found |= modules_imported(node)
     return found
 
 
