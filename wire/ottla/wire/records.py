@@ -7,7 +7,7 @@ compilable by mypyc: typed locals, no closures, nothing dynamic.
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from ottla.model.errors import CorruptDataError
 from ottla.model.ids import Offset
@@ -25,6 +25,8 @@ NULL_LENGTH = 0x01
 
 RecordHeaders: TypeAlias = tuple[tuple[str, bytes | None], ...]
 R = TypeVar("R")
+
+_new: Final = tuple.__new__
 
 
 class Body(NamedTuple):
@@ -49,6 +51,17 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: RecordHeaders
+
+
+def _record(
+    offset: Offset,
+    timestamp_ms: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: RecordHeaders,
+) -> Record:
+    # Half the cost of calling Record(…) once for every record.
+    return _new(Record, (offset, timestamp_ms, key, value, headers))
 
 
 def scan(
@@ -80,7 +93,7 @@ def record_body(
 def scan_body(body: bytes, header: BatchHeader) -> Iterator[Record]:
     """Yield the records in `body`, the uncompressed records of a batch. `header` is the header of
     the batch."""
-    return scan_body_as(Record, body, header)
+    return scan_body_as(_record, body, header)
 
 
 def scan_body_as(
@@ -156,14 +169,15 @@ def read_varint(body: bytes, at: int, end: int) -> tuple[int, int]:
         return (byte >> 1) ^ -(byte & 1), at
     number: int = byte & 0x7F
     shift: int = 7
-    while byte >= 0x80:
-        if at >= end or shift > VARINT_SHIFT_MAX:
-            raise CorruptDataError(f"varint before {at}: it is cut off or too long")
+    while at < end and shift <= VARINT_SHIFT_MAX:
         byte = body[at]
         at += 1
+        if byte < 0x80:
+            number |= byte << shift
+            return (number >> 1) ^ -(number & 1), at
         number |= (byte & 0x7F) << shift
         shift += 7
-    return (number >> 1) ^ -(number & 1), at
+    raise CorruptDataError(f"varint before {at}: it is cut off or too long")
 
 
 def _read_bytes(body: bytes, at: int, end: int) -> tuple[bytes | None, int]:
