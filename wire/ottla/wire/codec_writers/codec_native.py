@@ -137,7 +137,7 @@ class _ReaderBody(_Versions):
         for field in struct.fields:
             if field.tag is not None:
                 tagged.append(field)
-                yield _with_default(field)
+                yield f"{_declared(field)} = {_default(field)}"
                 continue
             yield from self.field(field)
         if self.is_ever_flexible:
@@ -153,9 +153,11 @@ class _ReaderBody(_Versions):
         if not condition:
             yield from self.value(field, _local(field))
             return
-        yield _with_default(field)
+        yield _declared(field)
         yield f"if {condition}:"
         yield from (f"    {line}" for line in self.value(field, f"x_{field.name}"))
+        yield "else:"
+        yield f"    x_{field.name} = {_default(field)}"
 
     def tags(self, tagged: list[Field]) -> Iterator[str]:
         """Yield the source lines that read the tagged fields. If a tag is unknown, they leave the
@@ -314,12 +316,20 @@ def _local(field: Field) -> str:
     return f"x_{field.name}: {python_type(field)}"
 
 
-def _with_default(field: Field) -> str:
-    """Return the source that declares a field's variable with its default. The variable of a struct
-    is None, for which the class creates a struct."""
-    if field.struct is None or field.is_array or field.default is None:
-        return f"{_local(field)} = {default_text(field)}"
-    return f"{_local(field)} | None = None"
+def _declared(field: Field) -> str:
+    """Return the source that declares the variable of a field that may be absent. The variable of
+    an absent struct is None, for which the class creates a struct."""
+    return f"{_local(field)} | None" if _is_created(field) else _local(field)
+
+
+def _default(field: Field) -> str:
+    """Return the source of the value that the variable of an absent field has."""
+    return "None" if _is_created(field) else default_text(field)
+
+
+def _is_created(field: Field) -> bool:
+    """Return whether the message class creates the struct that is the value of an absent field."""
+    return field.struct is not None and not field.is_array and field.default is not None
 
 
 def _method(field: Field) -> str:
