@@ -47,6 +47,7 @@ class ClusterView:
         # Cached, since it is read for each of thousands of partitions.
         self._leaders: dict[NodeId, tuple[ErrorCode, NodeId]] = {}
         self._are_live: dict[NodeId, bool] = {}
+        self._live_brokers: list[BrokerAddress] | None = None
         self._is_address_known = any(
             endpoint.name == peer.listener_name and endpoint.host
             for endpoint in (*config.advertised_listeners, *config.listeners)
@@ -68,9 +69,9 @@ class ClusterView:
         is returned, although it leads no partition. Otherwise librdkafka (2.13, 2.16) drops all
         brokers that the response lacks, and never queries them again (its issue 5301).
         """
-        named = list(self.brokers())
-        if named:
-            return named
+        live = self._live()
+        if live:
+            return live
         fenced = self.brokers(with_fenced=True)
         return [broker for broker in fenced if broker.node_id == self._config.node_id]
 
@@ -83,8 +84,15 @@ class ClusterView:
         is live.
         """
         local_id = self._config.node_id
-        live = [broker.node_id for broker in self.brokers()]
+        live = [broker.node_id for broker in self._live()]
         return local_id if local_id in live else next(iter(live), NO_NODE)
+
+    def _live(self) -> list[BrokerAddress]:
+        """Return the brokers that `brokers` yields. A response reads them twice: for its contacts
+        and for the controller id."""
+        if self._live_brokers is None:
+            self._live_brokers = list(self.brokers())
+        return self._live_brokers
 
     def leader_of(self, partition: PartitionState) -> tuple[ErrorCode, NodeId]:
         """Return the error code NONE and the node id of a partition's leader. If the partition has
