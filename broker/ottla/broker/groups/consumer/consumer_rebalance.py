@@ -94,13 +94,13 @@ class MemberHeartbeat(NamedTuple):
         """True if the heartbeat describes the member completely. The response then contains the
         whole assignment."""
         request = self.request
-        is_subscribing = (
-            request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
-        )
         return (
             request.rebalance_timeout_ms != NO_REBALANCE_TIMEOUT_MS
-            and is_subscribing
             and request.topic_partitions is not None
+            and (
+                request.subscribed_topic_names is not None
+                or request.subscribed_topic_regex is not None
+            )
         )
 
 
@@ -219,9 +219,19 @@ class ConsumerRebalancer:
     ) -> None:
         """Update the description of a consumer group member. If the group's topics or the member's
         rack change, the group's epoch is incremented."""
-        is_new = member.member_id not in group.members
+        # Most heartbeats describe nothing: `described` is then `member` itself.
+        is_known = described is member and member.member_id in group.members
+        needs_epoch = not is_known and self._describe(group, member, described, now)
+        if needs_epoch or group.group_epoch == 0:
+            self._raise_epoch(group)
+
+    def _describe(
+        self, group: ConsumerGroup, member: ConsumerMember, described: ConsumerMember, now: Instant
+    ) -> bool:
+        """Update the description of a new or changed member. Returns whether the group's topics or
+        the member's rack have changed."""
         topics = group.topics_of(member)
-        if is_new or (described is not member and described != member):
+        if member.member_id not in group.members or described != member:
             self._changes.describe(group, described)
         is_group_touched = False
         if described.subscribed_regex != member.subscribed_regex:
@@ -229,9 +239,7 @@ class ConsumerRebalancer:
         # The group may know the regex already; then only this member's topics change.
         has_other_topics = is_group_touched or group.topics_of(described) != topics
         # Kafka 4.4 keeps the epoch if only the rack changes: its assignors ignore racks.
-        has_other_rack = described.rack_id != member.rack_id
-        if has_other_topics or has_other_rack or group.group_epoch == 0:
-            self._raise_epoch(group)
+        return has_other_topics or described.rack_id != member.rack_id
 
     def check_first(self, group: ConsumerGroup, heartbeat: MemberHeartbeat) -> None:
         """Raise RefusedError for a heartbeat that no consumer group accepts, before a group is
