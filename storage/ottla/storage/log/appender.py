@@ -15,7 +15,7 @@ from ottla.storage.disk.disk_seam import Chunk
 from ottla.storage.log.log_health import LogHealth
 from ottla.storage.log.log_state import LogState
 from ottla.storage.log.segment_files import SegmentFiles
-from ottla.storage.log.validate import Accepted, accepted, gathered
+from ottla.storage.log.validate import Accepted, accepted, gather
 from ottla.storage.producers.producer_state import EndMarker
 from ottla.storage.producers.verification import VerificationGuard
 from ottla.storage.recovery.recovery import end_marker_of
@@ -93,7 +93,7 @@ class Appender:
                 if duplicate is not None:
                     return duplicate
             batch_bytes = batch_length + LENGTH_END
-            chunks += gathered(batch, batch_bytes, next_offset, leader_epoch, log_append_time_ms)
+            gather(chunks, batch, batch_bytes, next_offset, leader_epoch, log_append_time_ms)
             if log_append_time_ms != NO_TIMESTAMP:
                 latest_ms = now_ms
                 if header is not None:

@@ -93,6 +93,7 @@ _ATTRIBUTES: Final = 5
 """Positions of two fields in a batch header."""
 
 _unpack_header: Final = HEADER.unpack_from
+_crc32c: Final = crc32c
 _pack_prefix: Final = PREFIX.pack
 _patch_prefix: Final = PREFIX.pack_into
 _attributes: Final = Struct(">h").unpack_from
@@ -147,7 +148,7 @@ def checked_header(
     is_client = origin is _CLIENT
     if is_client and not size == batch_size <= config.max_message_bytes:
         raise _refusal_of_size(batch_size, size, config)
-    if crc32c(records[CRC_START:batch_size]) != crc:
+    if _crc32c(records[CRC_START:batch_size]) != crc:
         raise RefusedError(ErrorCode.CORRUPT_MESSAGE, "The record batch's CRC is wrong")
     if count <= 0 or count != last_offset_delta + 1 or attributes & CODEC_MASK > _LAST_CODEC:
         raise _refusal_of_records(header_of(fields))
@@ -155,12 +156,15 @@ def checked_header(
         return fields, False
     if base_offset != 0 or attributes & _NOT_FOR_CLIENTS or (producer_id >= 0 > base_sequence):
         raise _refusal_of_client(header_of(fields))
-    before_max_ms, after_max_ms = (
-        config.message_timestamp_before_max_ms,
-        config.message_timestamp_after_max_ms,
-    )
-    # The condition of almost every batch: no timestamp of it is suspect.
-    if now_ms - before_max_ms <= earliest_ms <= latest_ms <= now_ms + after_max_ms:
+    before_max_ms = config.message_timestamp_before_max_ms
+    after_max_ms = config.message_timestamp_after_max_ms
+    # The condition of almost every batch: no timestamp of it is suspect. The settings are not
+    # operands of a sum, because their defaults do not fit into the small integers of compiled code.
+    if (
+        earliest_ms <= latest_ms
+        and now_ms - earliest_ms <= before_max_ms
+        and latest_ms - now_ms <= after_max_ms
+    ):
         return fields, False
     if config.is_log_append_time:
         return fields, False
@@ -453,19 +457,20 @@ def recoded(
         header.partition_leader_epoch,
         MAGIC,
     )
-    crc = crc32c(packed, crc32c(after_crc))
+    crc = _crc32c(packed, _crc32c(after_crc))
     return memoryview(b"".join((before_crc, crc.to_bytes(4, "big"), after_crc, packed)))
 
 
-def gathered(
+def gather(
+    chunks: list[Chunk],
     records: memoryview,
     size: int,
     base_offset: Offset,
     leader_epoch: Epoch,
     log_append_time_ms: int,
-) -> tuple[Chunk, ...]:
-    """Return the chunks of bytes to write for a batch of `size` bytes, with the header fields that
-    the leader sets. Record bytes are not copied.
+) -> None:
+    """Append to `chunks` the bytes to write for a batch of `size` bytes, with the header fields
+    that the leader sets. Record bytes are not copied.
 
     A batch in writable memory is changed in place, because it is not read again. Any other batch
     becomes two chunks: a changed header and the untouched rest.
@@ -478,9 +483,11 @@ def gathered(
             leader_epoch=leader_epoch,
             log_append_time_ms=log_append_time_ms,
         )
-        return start, records[BATCH_HEADER_BYTES:size]
-    if records.readonly:
-        prefix = _pack_prefix(base_offset, size - LENGTH_END, leader_epoch)
-        return prefix, records[PREFIX_BYTES:size]
-    _patch_prefix(records, 0, base_offset, size - LENGTH_END, leader_epoch)
-    return (records if len(records) == size else records[:size],)
+        chunks.append(start)
+        chunks.append(records[BATCH_HEADER_BYTES:size])
+    elif records.readonly:
+        chunks.append(_pack_prefix(base_offset, size - LENGTH_END, leader_epoch))
+        chunks.append(records[PREFIX_BYTES:size])
+    else:
+        _patch_prefix(records, 0, base_offset, size - LENGTH_END, leader_epoch)
+        chunks.append(records if len(records) == size else records[:size])

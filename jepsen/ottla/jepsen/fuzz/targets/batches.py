@@ -16,7 +16,8 @@ from ottla.jepsen.fuzz.target import FuzzTarget
 from ottla.model.errors import RefusedError
 from ottla.model.ids import Epoch, Offset, ProducerId
 from ottla.model.limits import KIB, MIB
-from ottla.storage.log.validate import check_records, checked_header, gathered, recoded
+from ottla.storage.disk.disk_seam import Chunk
+from ottla.storage.log.validate import check_records, checked_header, gather, recoded
 from ottla.storage.recovery.recovery import end_marker_of
 from ottla.storage.segments.append_info import AppendOrigin
 from ottla.storage.segments.log_config import LogConfig
@@ -140,15 +141,16 @@ def _check_append(body: bytes, config: LogConfig) -> None:
             taken = view if config.codec is None else recoded(view, header, config.codec)
         except RefusedError:
             continue
-        written = b"".join(
-            gathered(
-                taken,
-                parse_header(taken).size_bytes,
-                Offset(100),
-                Epoch(5),
-                NOW_MS if config.is_log_append_time else -1,
-            )
+        chunks: list[Chunk] = []
+        gather(
+            chunks,
+            taken,
+            parse_header(taken).size_bytes,
+            Offset(100),
+            Epoch(5),
+            NOW_MS if config.is_log_append_time else -1,
         )
+        written = b"".join(chunks)
         ((at, stored),) = batches(written)
         assert check_crc(written, at, stored)
         offsets = [record.offset for record in scan(written, at, stored)]
