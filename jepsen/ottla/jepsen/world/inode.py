@@ -54,12 +54,12 @@ class Bytes:
             del self.data[operation.size :]
             self.size = operation.size
         elif operation.data:
-            end = operation.position + len(operation.data)
-            if operation.position >= len(self.data) and operation.data == _HOLE:
-                self.size = max(self.size, end)
-                return
-            self.data.extend(bytes(max(0, operation.position - len(self.data))))
-            self.data[operation.position : end] = operation.data
+            position, data = operation.position, operation.data
+            end = position + len(data)
+            gap_bytes = position - len(self.data)
+            if gap_bytes < 0 or data != _HOLE:
+                self.data.extend(bytes(max(0, gap_bytes)))
+                self.data[position:end] = data
             self.size = max(self.size, end)
 
     def read(self, position: int, size: int) -> bytes:
