@@ -1,6 +1,5 @@
 """A LeaveGroup of many members is served in steps: no turn of the loop removes them all."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,9 +29,10 @@ class CoordinatorDouble:
         self.sizes.append(before - len(self._groups.consumers.members))
 
 
-class Slot:
-    """The place of an answer."""
+class Context:
+    """The context of a LeaveGroup request, which takes the answer."""
 
+    api_version = 5
     answer: Any = None
 
     def complete(self, answer: Any) -> None:
@@ -44,7 +44,7 @@ class Slot:
 
 def leave(coordinator: CoordinatorDouble, names: list[str]) -> tuple[Any, int]:
     """Send the request; return the answer and the number of turns that it took."""
-    context: Any = SimpleNamespace(api_version=5, slot=Slot())
+    context: Any = Context()
     request = LeaveGroupRequest(
         group_id="group", members=[MemberIdentity(member_id=name) for name in names]
     )
