@@ -88,8 +88,10 @@ def check_heartbeat(
     if version >= OWN_MEMBER_ID_FROM or epoch > JOINING_EPOCH or epoch == LEAVING_EPOCH:
         _refuse_blank(request.member_id, "MemberId")
     _refuse_blank(request.group_id, "GroupId")
-    _refuse_blank(request.instance_id, "InstanceId")
-    _refuse_blank(request.rack_id, "RackId")
+    if request.instance_id is not None:
+        _refuse_blank(request.instance_id, "InstanceId")
+    if request.rack_id is not None:
+        _refuse_blank(request.rack_id, "RackId")
     if epoch == JOINING_EPOCH:
         _check_join(request)
     elif epoch == LEAVING_FOR_A_WHILE_EPOCH and request.instance_id is None:
@@ -125,8 +127,8 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
         )
 
 
-def _refuse_blank(text: str | None, name: str) -> None:
-    if text is not None and not text.strip():
+def _refuse_blank(text: str, name: str) -> None:
+    if not text.strip():
         raise _invalid(f"{name} can't be empty.")
 
 
