@@ -12,7 +12,7 @@ from ottla.storage.segments.log_config import LogConfig
 from tests.storage.log.workbench import NOW_MS
 
 LOGS = 200
-BYTES_MAX = 2_050
+BYTES_MAX = 1_990
 """Bound of the memory of one new log in bytes, 5 % above the measured value. A bound method or an
 empty dict takes 64 bytes."""
 

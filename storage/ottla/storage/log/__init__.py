@@ -8,6 +8,7 @@ appender.py              appends, as leader and as follower
 validate.py              the leader's checks of batches, and the header fields that it sets
 log_reader.py            reads: slices, aborted transactions, look-ups by time
 segment_files.py         files of segments: created, rolled, renamed to `.deleted`, removed
+epoch_file.py            the `leader-epoch-checkpoint` file
 flusher.py               flushes
 truncator.py             truncation at the end
 segment_remover.py       removal of the oldest segments, by retention or deletion

@@ -6,25 +6,22 @@ interferes.
 """
 
 from ottla.model.ids import Offset
+from ottla.storage.log.epoch_file import EpochFile
 from ottla.storage.log.log_health import LogHealth
 from ottla.storage.log.log_state import LogState
 from ottla.storage.log.segment_files import SegmentFiles
-from ottla.storage.segments.epoch_file import EpochFile
 
 
 class LogFlusher:
     """Flusher of one log, which makes the log's files durable."""
 
-    __slots__ = ("_epoch_file", "_files", "_health", "_names", "_state")
+    __slots__ = ("_files", "_health", "_names", "_state")
 
-    def __init__(
-        self, state: LogState, health: LogHealth, files: SegmentFiles, epoch_file: EpochFile
-    ) -> None:
+    def __init__(self, state: LogState, health: LogHealth, files: SegmentFiles) -> None:
         self._state = state
         self._health = health
         self._files = files
         self._names = files.names
-        self._epoch_file = epoch_file
 
     async def flush(self, up_to: Offset | None) -> Offset:
         """Make all records below the offset `up_to` durable; None means the whole log. Returns the
@@ -91,7 +88,7 @@ class LogFlusher:
         await producer_files.sync()
         await producer_files.keep_digests(self._state.segments)
         if not self._state.is_truncating:
-            await self._epoch_file.write(self._state.epochs)
+            await EpochFile(self._state).write()
         await self._names.sync()
 
     async def keep(self) -> None:
@@ -135,6 +132,6 @@ class LogFlusher:
                 await names.sync()
             await files.producer_files.write_all(state.producers, state.end_offset, state.segments)
             state.epochs.truncate_from_end(state.end_offset)  # startup drops epochs without records
-            await self._epoch_file.write(state.epochs)
+            await EpochFile(state).write()
         except OSError as error:
             self._health.refuse(error)

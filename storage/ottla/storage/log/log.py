@@ -39,8 +39,7 @@ from ottla.storage.recovery.recovery import (
 from ottla.storage.recovery.segment_swap import CleanedFiles
 from ottla.storage.segments.append_info import AppendInfo, AppendOrigin
 from ottla.storage.segments.directory_view import DirectoryView
-from ottla.storage.segments.epoch_cache import EpochCache, EpochEntry
-from ottla.storage.segments.epoch_file import NO_EPOCHS, EpochFile
+from ottla.storage.segments.epoch_cache import NO_EPOCHS, EpochCache, EpochEntry
 from ottla.storage.segments.log_config import LogConfig
 from ottla.storage.segments.segment import Segment
 from ottla.storage.segments.timestamp_lookup import TimestampedOffset
@@ -122,7 +121,6 @@ class Log:
     """The log of one partition, with its segments, watermarks, leader epochs and producers."""
 
     __slots__ = (
-        "_epoch_file",
         "_files",
         "appender",
         "directory",
@@ -153,7 +151,6 @@ class Log:
         self.names = names = LogNames(disk, directory, topic_id)
         self.state = state = LogState(disk, directory, config, loaded)
         self.health = health = LogHealth(state)
-        self._epoch_file = EpochFile(disk, directory, loaded.epochs_data)
         producer_files = ProducerFiles(disk, directory, loaded.snapshots)
         self._files = files = SegmentFiles(state, health, names, producer_files, rng)
         self.appender = Appender(state, health, files)
@@ -164,11 +161,11 @@ class Log:
 
     @property
     def _flusher(self) -> LogFlusher:
-        return LogFlusher(self.state, self.health, self._files, self._epoch_file)
+        return LogFlusher(self.state, self.health, self._files)
 
     @property
     def _truncator(self) -> Truncator:
-        return Truncator(self.state, self.health, self._files, self._epoch_file)
+        return Truncator(self.state, self.health, self._files)
 
     @property
     def _remover(self) -> SegmentRemover:
@@ -644,8 +641,7 @@ class Log:
         state.raise_log_start(others.log_start_offset)
         state.copied_offset = others.copied_offset
         state.high_watermark = others.high_watermark
-        state.epochs = EpochCache(others.epochs.entries)
-        self._epoch_file.forget()
+        state.replace_epochs(EpochCache(others.epochs.entries))
         producers, others.producers = others.producers, ProducerStates(others.end_offset)
         others.producers.share_budget(producers.leave_budget())
         self._files.replace_producers(producers)

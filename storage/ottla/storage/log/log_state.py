@@ -16,6 +16,7 @@ from ottla.storage.disk.disk_seam import Disk
 from ottla.storage.log.log_owner import NO_OWNER, ignore_truncation
 from ottla.storage.producers.producer_state import ProducerStates
 from ottla.storage.recovery.recovery import LoadedLog
+from ottla.storage.segments.epoch_cache import EpochCache
 from ottla.storage.segments.log_config import LogConfig
 from ottla.storage.segments.segment import Segment
 from ottla.storage.tier.copy_plan import LocalSegment
@@ -30,9 +31,11 @@ class LogState:
         "copied_offset",
         "directory",
         "disk",
+        "durable_epochs",
         "durable_start_offset",
         "end_offset",
         "epochs",
+        "epochs_written_change",
         "first_dirty_offset",
         "generation",
         "high_watermark",
@@ -82,6 +85,12 @@ class LogState:
         """True while segments of the log are being compacted. No segment is removed until that
         ends."""
         self.epochs = loaded.epochs
+        self.durable_epochs = loaded.epochs_data
+        """Bytes of the `leader-epoch-checkpoint` file that are known to be durable (NO_EPOCHS if
+        the file does not exist), or None if the durable bytes are unknown."""
+        self.epochs_written_change: int | None = None
+        """`change_count` of the leader epochs when they were last written to their file. None if
+        they were not written yet."""
         self.producers: ProducerStates = loaded.producers
         self.log_start_offset: Offset = loaded.log_start_offset
         self.durable_start_offset: Offset = loaded.log_start_offset
@@ -192,6 +201,12 @@ class LogState:
         return TieredLogSpace(
             copied, self.active.size_bytes if self.config.is_copied else 0, has_uncopied
         )
+
+    def replace_epochs(self, epochs: EpochCache) -> None:
+        """Replace the log's leader epochs. The next write of the epoch file then compares their
+        bytes with the durable ones."""
+        self.epochs = epochs
+        self.epochs_written_change = None
 
     def note_hole(self, offset: Offset | None) -> None:
         """Set the start of the first range of offsets that is missing because segments were lost.

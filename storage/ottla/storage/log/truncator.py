@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ottla.model.ids import NO_OFFSET, Offset
 from ottla.storage.disk.disk_seam import when_cached
+from ottla.storage.log.epoch_file import EpochFile
 from ottla.storage.log.log_health import LogHealth
 from ottla.storage.log.log_state import LogState
 from ottla.storage.log.segment_files import SegmentFiles
@@ -15,26 +16,23 @@ from ottla.storage.producers.producer_state import ProducerStates
 from ottla.storage.recovery.recovery import load_producers
 from ottla.storage.segments.directory_view import DirectoryView
 from ottla.storage.segments.epoch_cache import EpochCache, EpochEntry
-from ottla.storage.segments.epoch_file import EpochFile
 from ottla.storage.segments.segment import Segment
 
 
 class Truncator:
     """Truncator of one log: removes records from the end of the log."""
 
-    __slots__ = ("_epoch_file", "_files", "_health", "_state")
+    __slots__ = ("_files", "_health", "_state")
 
     def __init__(
         self,
         state: LogState,
         health: LogHealth,
         files: SegmentFiles,
-        epoch_file: EpochFile,
     ) -> None:
         self._state = state
         self._health = health
         self._files = files
-        self._epoch_file = epoch_file
 
     async def truncate_to(self, offset: Offset) -> bool:
         """Remove all records of the log from `offset` on, durably. Returns True if any were
@@ -113,7 +111,7 @@ class Truncator:
     async def _truncate_to(self, offset: Offset) -> bool:
         state, health = self._state, self._health
         try:
-            await self._epoch_file.write(state.epochs)  # no epoch is written during the truncation
+            await EpochFile(state).write()  # no epoch is written during the truncation
             place = await when_cached(
                 state.disk, lambda: state.segments[state.index_of(offset)].place_to_cut(offset)
             )
@@ -168,7 +166,7 @@ class Truncator:
         await self._files.fsync(active)  # otherwise old bytes could return behind new ones
         self._health.check_online()  # its directory may have failed
         active.cut_index_files()  # not earlier: until then startup may trust this segment
-        await self._epoch_file.write(state.epochs)
+        await EpochFile(state).write()
         await active.load_timestamps()
 
     async def _reload_producers(self) -> None:
@@ -205,8 +203,7 @@ class Truncator:
         state.recovery_point, state.hole_offset = offset, None
         state.copied_offset = NO_OFFSET
         self._state.on_truncated(Offset(0))
-        state.epochs = EpochCache() if epochs is None else epochs
-        self._epoch_file.forget()
+        state.replace_epochs(EpochCache() if epochs is None else epochs)
         state.unsealed = ()
         state.is_truncating = True
         # Segments that another task is removing are removed here as well; only its oldest one is
@@ -219,7 +216,7 @@ class Truncator:
             await files.producer_files.remove_above(Offset(-1))
             health.check_online()  # its directory may have failed
             # A start drops the epochs and producers of a log without segments: they come first.
-            await self._epoch_file.write(state.epochs)
+            await EpochFile(state).write()
             files.replace_producers(ProducerStates(offset) if producers is None else producers)
             if producers is not None:
                 producers.on_high_watermark(offset)

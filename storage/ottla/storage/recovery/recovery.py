@@ -25,8 +25,7 @@ from ottla.storage.recovery.segment_split import OffsetOverflowError, split_segm
 from ottla.storage.recovery.segment_swap import clean_directory, is_tidy, open_indexes
 from ottla.storage.segments.batch_scan import BatchScan, ScannedBlock
 from ottla.storage.segments.directory_view import DirectoryView
-from ottla.storage.segments.epoch_cache import EpochCache, decode_epochs
-from ottla.storage.segments.epoch_file import NO_EPOCHS
+from ottla.storage.segments.epoch_cache import NO_EPOCHS, EpochCache, decode_epochs
 from ottla.storage.segments.files import (
     LEADER_EPOCH_CHECKPOINT,
     LOG,

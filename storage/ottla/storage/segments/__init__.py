@@ -12,7 +12,6 @@ segment_list.py        the list of closed segments that a clean shutdown writes
 directory_view.py      contents of a partition's directory
 partition_metadata.py  the `partition.metadata` file
 epoch_cache.py         start offsets of leader epochs
-epoch_file.py          the `leader-epoch-checkpoint` file
 retention.py           segments that retention deletes
 log_config.py          settings of a log
 append_info.py         arguments and result of an append

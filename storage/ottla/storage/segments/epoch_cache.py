@@ -44,8 +44,8 @@ class EpochCache:
         self._epochs = tuple(entry.epoch for entry in entries)
         self._starts = tuple(entry.start_offset for entry in entries)
         self.change_count = 0
-        """Number of changes of the leader epochs so far. `EpochFile` compares this number to
-        determine whether the file is out of date."""
+        """Number of changes of the leader epochs so far. The writer of the file compares this
+        number to determine whether the file is out of date."""
         self.latest: Epoch = self._epochs[-1] if self._epochs else NO_EPOCH
         """The newest leader epoch of the log, or -1 if the log has no epoch. This is an attribute,
         not a property, because every append reads it."""
@@ -150,3 +150,7 @@ def decode_epochs(data: bytes) -> EpochCache:
         if newer.epoch <= older.epoch or newer.start_offset <= older.start_offset:
             raise CorruptDataError("leader-epoch-checkpoint: entries do not increase")
     return EpochCache(entries)
+
+
+NO_EPOCHS = EpochCache().encode()
+"""Bytes of the `leader-epoch-checkpoint` file of a log without leader epochs."""

@@ -10,6 +10,7 @@ from ottla.jepsen.world.bugs.mutant import Mutant, Plant, patched
 from ottla.jepsen.world.disk import SimulatedDisk
 from ottla.model.ids import Epoch, Offset
 from ottla.storage.log.appender import Appender
+from ottla.storage.log.epoch_file import EpochFile
 from ottla.storage.log.log_state import LogState
 from ottla.storage.log.segment_files import SegmentFiles
 from ottla.storage.log.segment_remover import SegmentRemover
@@ -21,7 +22,6 @@ from ottla.storage.recovery import recovery, segment_swap
 from ottla.storage.recovery.recovery import LogLoader
 from ottla.storage.segments.batch_scan import BatchScan
 from ottla.storage.segments.epoch_cache import EpochCache
-from ottla.storage.segments.epoch_file import EpochFile
 from ottla.storage.segments.indexes import OffsetIndex, TimeIndex
 from ottla.storage.segments.segment import Segment
 
