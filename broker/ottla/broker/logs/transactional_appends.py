@@ -101,6 +101,8 @@ class AppendVerdict:
 
         Raises RefusedError if the batch may not be appended.
         """
+        if not (self._refusals or self._guards):
+            return None  # the usual case: the transactions are open
         key = partition.key
         refusal = self._refusals.get(key)
         if refusal is not None:

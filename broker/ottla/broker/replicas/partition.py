@@ -71,7 +71,7 @@ class Partition:
         "_leaving", "_other_maximal_isr", "_port", "_watched", "config", "consumer_read_ms",
         "damage", "end_offset_key", "followers", "high_watermark_key", "index",
         "inspects_records", "is_eligible", "is_flush_awaited", "is_internal", "is_leader",
-        "is_reassigning", "is_recovering", "is_removed", "isr", "key", "lag_ms_max",
+        "is_reassigning", "is_recovering", "is_removed", "isr", "lag_ms_max",
         "leader_epoch", "leader_epoch_start_offset", "leader_id", "local_id", "log",
         "min_isr_count", "partition_epoch", "pending_change", "replicas", "storage_failure",
         "topic", "topic_id", "traffic", "unclean_leader_epoch",
@@ -101,7 +101,6 @@ class Partition:
         self.index = index
         self.is_internal = topic in INTERNAL_TOPICS
         """True for an internal topic, to which clients cannot produce."""
-        self.key = TopicIdPartition(topic_id, index)
         self.local_id = local_id
         self.is_eligible = is_eligible
         self._port = port
@@ -151,6 +150,12 @@ class Partition:
     def __repr__(self) -> str:
         role = "leader" if self.is_leader else "follower"
         return f"Partition({self.topic}-{self.index}, {role} in epoch {self.leader_epoch})"
+
+    @property
+    def key(self) -> TopicIdPartition:
+        """Topic id and index of the partition. The object is created at each use: it is rarely
+        needed, and would take 64 bytes of each partition."""
+        return TopicIdPartition(self.topic_id, self.index)
 
     # ---- produce, fetch and lookups ----
 

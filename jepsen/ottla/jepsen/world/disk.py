@@ -449,7 +449,7 @@ class SimulatedDisk:
         """Write data to the file of a handle. A fault or a full disk may leave the write
         incomplete."""
         try:
-            self.raise_injected(DiskOperation.WRITE, file.path)
+            self.raise_injected(DiskOperation.WRITE, file.opened_path)
         except OSError:
             self._write_part(file.inode, position, data[: self._rng.below(len(data) + 1)])
             raise

@@ -74,12 +74,16 @@ class SimulatedFile:
         "is_set_apart",
         "last_path",
         "name",
+        "opened_path",
         "was_used",
     )
 
     def __init__(self, disk: FileDisk, path: str, inode: Inode, *, is_open: bool = True) -> None:
         self._disk = disk
         self._files = disk.files
+        self.opened_path = path
+        """Path under which the file was opened. Injected faults of writes and reads apply to
+        it."""
         self.last_path = ""
         self._life = disk.life
         self._pin_count = 0
@@ -123,14 +127,14 @@ class SimulatedFile:
         """True if the file's descriptor must stay open: the handle is pinned, or the file has
         unflushed data, has lost its name, or is in the metadata directory."""
         is_unflushed = self.dirt and not self._is_rewritten
-        is_nameless = self.folder is None or METADATA_DIRECTORY in self.path
+        is_nameless = self.folder is None or METADATA_DIRECTORY in self.opened_path
         return bool(self._pin_count or is_unflushed or is_nameless)
 
     def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
         """Write all chunks to the file, from byte `position` on. A fault or a full disk may leave
         only the first part of them written."""
         if self._is_closed:
-            raise OSError(errno.EBADF, "the file is closed", self.path)
+            raise OSError(errno.EBADF, "the file is closed", self.opened_path)
         self.check_usable()
         self.dirt = NEW_DIRT
         data = b"".join(chunks)
@@ -141,9 +145,9 @@ class SimulatedFile:
         page cache."""
         self.check_usable()
         self.was_used = True
-        self._disk.raise_injected(DiskOperation.READ, self.path)
+        self._disk.raise_injected(DiskOperation.READ, self.opened_path)
         if self.inode.is_cold(position, size):
-            raise ColdReadError(f"{self.path}: {size} bytes at {position} are not in memory")
+            raise ColdReadError(f"{self.opened_path}: {size} bytes at {position} are not in memory")
         return self.inode.content.read(position, size)
 
     def read_cached(self, position: int, size: int) -> bytes:
@@ -163,7 +167,7 @@ class SimulatedFile:
         """Truncate the file to `size` bytes, or extend it by a hole. Does nothing if the file
         already has this size."""
         self.check_usable()
-        self._disk.raise_injected(DiskOperation.WRITE, self.path)
+        self._disk.raise_injected(DiskOperation.WRITE, self.opened_path)
         if self.inode.content.size != size:
             self._change_size(size)
 
@@ -171,7 +175,7 @@ class SimulatedFile:
         """Truncate the file to `size` bytes, or extend it by a hole. The next fsync makes the new
         size durable."""
         self.check_usable()
-        self._disk.raise_injected(DiskOperation.WRITE, self.path)
+        self._disk.raise_injected(DiskOperation.WRITE, self.opened_path)
         self._change_size(size)
 
     def _change_size(self, size: int) -> None:
@@ -188,7 +192,7 @@ class SimulatedFile:
 
     def fileno(self) -> int:
         """Raise OSError, because simulated files have no descriptor number."""
-        raise OSError(errno.ENOTSUP, "the world's files have no descriptor", self.path)
+        raise OSError(errno.ENOTSUP, "the world's files have no descriptor", self.opened_path)
 
     def pin(self) -> None:
         """Keep the file's descriptor open until the matching `unpin`."""
@@ -239,9 +243,11 @@ class SimulatedFile:
     def check_valid(self) -> None:
         """Raise OSError if the handle is closed or was opened before the last crash of the node."""
         if self._life != self._disk.life:
-            raise OSError(errno.EIO, "the node crashed since this file was opened", self.path)
+            raise OSError(
+                errno.EIO, "the node crashed since this file was opened", self.opened_path
+            )
         if self._is_closed and self._pin_count == 0:
-            raise OSError(errno.EBADF, "the file is closed", self.path)
+            raise OSError(errno.EBADF, "the file is closed", self.opened_path)
 
     def check_usable(self) -> None:
         """Open the file if its descriptor was closed while idle.
@@ -253,7 +259,7 @@ class SimulatedFile:
         if self.is_open:
             return
         place = place_of(self)
-        assert place is not None, f"{self.path} lost its name without being opened"
+        assert place is not None, f"{self.opened_path} lost its name without being opened"
         self._disk.raise_injected(DiskOperation.OPEN, place)
         if self._disk.inode_at(place) is not self.inode:
             raise OSError(errno.ESTALE, "the file is no longer there", place)
