@@ -1,5 +1,6 @@
 """Division of a plain run of `pytest` among processes."""
 
+from importlib.util import cache_from_source
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -8,6 +9,7 @@ import pytest
 
 from tests.conftest import (
     HAS_BYTECODE,
+    has_bytecode,
     is_plain,
     pytest_cmdline_main,
     pytest_collection,
@@ -134,3 +136,13 @@ def test_no_message_says_that_a_test_begins_or_ends(name: str) -> None:
     send_needed(lambda name, **values: found.append(name), name, nodeid="a")
     send_needed(lambda name, **values: found.append(name), "workerfinished", workeroutput={})
     assert found == ["workerfinished"]
+
+
+@pytest.mark.parametrize(("name", "is_compiled"), [("conftest", False), ("test_tidy", True)])
+def test_other_runs_do_not_compile_the_tests_of_a_plain_one(
+    name: str, is_compiled: bool, tmp_path: Path
+) -> None:
+    compiled = Path(cache_from_source(str(tmp_path / f"{name}.py")))
+    compiled.parent.mkdir(parents=True)
+    compiled.touch()
+    assert has_bytecode(tmp_path) is is_compiled
