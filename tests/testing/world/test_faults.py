@@ -69,7 +69,7 @@ def test_a_lost_response_makes_an_idempotent_producer_send_again() -> None:
 
 
 def test_the_next_response_after_a_time_is_lost() -> None:
-    values, _, report = run_sender(world.LoseAnswer(0, world.At(0.02)))
+    values, _, report = run_sender(world.LoseAnswer(0, world.At(0.012)))
 
     assert values == ONCE
     assert any("is lost" in text for text in fault_texts(report))

@@ -43,6 +43,8 @@ class _Node:
     def __init__(self, path: str, kept: Path, size_bytes: int) -> None:
         self.path = path
         """Path of the real file. A rename by the previewed recovery does not change it."""
+        self.shown_path = path
+        """Path of the file in the preview, or its last one if the file was removed or replaced."""
         self.kept = kept
         """Path of a copy of the file, which receives all writes of the preview. The copy exists if
         `is_kept` is True."""
@@ -113,11 +115,15 @@ def _read_from(path: str, position: int, size: int) -> bytes:
 class _File:
     """One open file of the preview of a recovery."""
 
-    def __init__(self, node: _Node, path: str) -> None:
+    def __init__(self, node: _Node) -> None:
         self._node = node
         self._pin_count = 0
-        self.path = path
         self.is_closed = False
+
+    @property
+    def path(self) -> str:
+        """Path of the file in the preview, or its last one if the file was removed or replaced."""
+        return self._node.shown_path
 
     @property
     def size_bytes(self) -> int:
@@ -129,7 +135,7 @@ class _File:
         """Time of the last write of the real file in ms since 1970, or the present time for a new
         file."""
         with suppress(FileNotFoundError):
-            return os.stat(self.path).st_mtime_ns // 1_000_000
+            return os.stat(self._node.path).st_mtime_ns // 1_000_000
         return time.time_ns() // 1_000_000
 
     def pwrite(self, position: int, chunks: Sequence[Chunk]) -> None:
@@ -227,7 +233,7 @@ class PreviewDisk:
     def open(self, path: str, *, create: bool = False) -> DiskFile:
         """Open a file of the preview. Reads return the real bytes, or the bytes of a private copy
         if the file was written."""
-        return _File(self._node(path, create=create), path)
+        return _File(self._node(path, create=create))
 
     def at(self, path: str) -> DiskFile:
         """Return a handle on an existing file of the preview."""
@@ -318,7 +324,8 @@ class PreviewDisk:
         if os.path.isdir(source):
             self._renamed[source] = target
             return
-        self._nodes[target] = self._node(source, create=False)
+        node = self._nodes[target] = self._node(source, create=False)
+        node.shown_path = target
         self._nodes[source] = None
 
     async def fsync_directory(self, path: str) -> None:
